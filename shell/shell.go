@@ -107,8 +107,8 @@ type input struct {
 	split sqltext.Splitter
 }
 
-// script runs the lines of in. file is the name of in, "" if it is not a file. The error is the one that ended the reading
-// of lines, or that of reading in.
+// script runs the lines of in. file is the name of in, "" if it is not a file. The error is the one that ended the script
+// early, or an error of reading in.
 func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 	from, lines := &input{file: file}, bufio.NewReader(in)
 	for {

@@ -12,8 +12,8 @@ import (
 // leaderIdle is how long a connection to the leading orchestrator may be idle. A standby asks several times a second.
 const leaderIdle = 10 * time.Second
 
-// newLeaderProbe returns a function that asks another orchestrator for a sign of life, and its end. Any answer is one,
-// since a listener that answers at all belongs to a process that runs.
+// newLeaderProbe returns a function that asks another orchestrator for a sign of life, and its end. Any answer counts,
+// since only a running process can answer.
 func newLeaderProbe(tls *tlsfiles.Files) (probe func(ctx context.Context, url string) error, end func()) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: leaderIdle}
 	tls.Trust(transport)

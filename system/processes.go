@@ -130,8 +130,8 @@ func (o *backends) dialBus(cfg amqp.Config) error {
 // clearLimit bounds the removal of the workers that an earlier run left. The engine needs about a second for it.
 const clearLimit = 30 * time.Second
 
-// useEngine runs workers as containers, which end with the system. Those that a killed run left know only the address of
-// its persdb, so they are removed before the first start. The lock keeps the workers of a run that goes on from that.
+// useEngine runs workers as containers, which end with the system. Workers that a killed run left know only the address
+// of its persdb, so they are removed before the first start. The lock protects the workers of a run that still goes on.
 func (o *backends) useEngine(ctx context.Context, cfg Config, p Processes) error {
 	lock, err := process.Claim(workersDir(cfg))
 	if err != nil {

@@ -73,9 +73,9 @@ func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	case a.PID != have.PID:
 		return dbaas.Errorf(dbaas.CodeConflict, "the worker has pid %d, not %d", have.PID, a.PID)
 	case a.Role == dbaas.RoleSlave && a.Epoch != have.Epoch:
-		return dbaas.Errorf(dbaas.CodeConflict, "the worker has leadership %d, and this ends %d", have.Epoch, a.Epoch)
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker has epoch %d, and this ends epoch %d", have.Epoch, a.Epoch)
 	case a.Role == dbaas.RoleMaster && a.Epoch <= w.newest:
-		return dbaas.Errorf(dbaas.CodeConflict, "the worker has had leadership %d, which is newer than %d", w.newest, a.Epoch)
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker has had epoch %d, which is newer than %d", w.newest, a.Epoch)
 	default:
 		return nil
 	}

@@ -13,11 +13,11 @@ import (
 	"rideshare/internal/tlsfiles"
 )
 
-// At returns a client with the settings of c for a base URL, or for several with commas in between, of which it uses the first one
-// that answers. The error is that of instances.Parse. c.HTTP must have a *http.Transport.
+// At returns a client with the settings of c for a base URL, or for several, separated by commas: it uses the first address that
+// answers. The error is that of instances.Parse. c.HTTP must have a *http.Transport.
 //
-// With several addresses a request that was certainly not sent to one goes to the next. A request with an Idempotency-Key that was
-// sent and has no answer is repeated once elsewhere; unless that succeeds, its reply is that of the first attempt, an error.
+// With several addresses, a request that was certainly not sent goes to the next address. A request with an Idempotency-Key that
+// was sent but got no answer is repeated once at another address; unless that succeeds, the reply is the first attempt's error.
 // Every request has the largest position that any client of c has seen (X-Min-Seq), so that it sees what these clients wrote.
 func (c *Client) At(addresses string, tls *tlsfiles.Files) (*Client, error) {
 	urls := strings.Split(addresses, ",")

@@ -122,7 +122,7 @@ func (c *Client) Send(ctx context.Context, method, url string, body any, header 
 	}
 	r := c.once(ctx, method, url, text, header)
 	if lostElsewhere(r.Err) && slices.Contains(header, httpapi.HeaderIdempotencyKey) {
-		// What another answer than this one says is no proof of what the first attempt has done.
+		// Only a success counts: any other answer proves nothing about the first attempt.
 		if again := c.once(ctx, method, url, text, header); again.Status/100 == 2 {
 			return again
 		}

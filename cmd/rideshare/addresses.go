@@ -9,7 +9,7 @@ import (
 )
 
 // orSeveral is in the help of every address that may be a list.
-const orSeveral = "or several with commas in between, of which the first that answers is used"
+const orSeveral = "or several, separated by commas: the first that answers is used"
 
 // caller sends requests.
 type caller interface {

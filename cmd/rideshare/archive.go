@@ -15,7 +15,7 @@ type archiveSettings struct {
 	ArchiveSnapshotEvery time.Duration `default:"24h" env:"ARCHIVE_SNAPSHOT_EVERY" help:"Time after which the next snapshot is stored; 1 GiB of the log, and a gap, are followed by one too (${default})."`
 	ArchiveKeep          time.Duration `default:"168h" env:"ARCHIVE_KEEP" help:"Age up to which each position can be restored (${default})."`
 	ArchiveBacklog       int64         `default:"4294967296" env:"ARCHIVE_BACKLOG" help:"Bytes of the log that may wait for an archive that does not answer (${default}); it also waits only while the disk has 1 GiB free."`
-	ArchiveWhenFull      string        `default:"gap" enum:"gap,stop" env:"ARCHIVE_WHEN_FULL" help:"What then happens: gap (the oldest of it is trimmed and cannot be restored) or stop (writes are answered 503 until the archive answers) (${default})."`
+	ArchiveWhenFull      string        `default:"gap" enum:"gap,stop" env:"ARCHIVE_WHEN_FULL" help:"What happens when the backlog is full: gap (its oldest part is trimmed and cannot be restored) or stop (writes are answered 503 until the archive answers) (${default})."`
 }
 
 // archive checks the settings and returns them.

@@ -15,8 +15,8 @@ type internalAPI struct {
 }
 
 // checkListen returns an error if a part of a cluster would serve plain HTTP, or callers without credentials, at an address
-// that other machines reach. setting is that of the address, and urls are those of the bus, the coordinator and the log. A part
-// of a system with one host gets a warning instead, as it always has.
+// that other machines reach. setting is the address's flag; urls are the URLs of bus, coordinator and log. A part of a system
+// on one host only logs a warning.
 func (i internalAPI) checkListen(out *output, setting, listen, token string, urls ...string) error {
 	if i.PrivateNetwork || out.tls.Verifies() || (token != "" && out.tls.Serves()) || onThisMachine(listen) || !slices.ContainsFunc(urls, namesSeveralHosts) {
 		return nil

@@ -13,7 +13,7 @@ type protection struct {
 	EventBreaker    string `default:"none" env:"EVENT_BREAKER" help:"Breaker by the number of writes: none, 2000-2s (more than 2000 in 2s make writes wait), 7500-5s or 10000-5s (they are refused) (${default})."`
 	DepthWait       int    `default:"5000" env:"DEPTH_WAIT" help:"Writes in the queue above which a write waits up to 1.5 s, and is then refused (${default})."`
 	DepthOpen       int    `default:"10000" env:"DEPTH_OPEN" help:"Writes in the queue above which all writes are refused for 2 s (${default})."`
-	LimitMode       string `default:"local" enum:"local,shared" env:"LIMIT_MODE" help:"What the limits are of: local, of each orchestrator; shared, of all together (${default})."`
+	LimitMode       string `default:"local" enum:"local,shared" env:"LIMIT_MODE" help:"Scope of the limits: local (each orchestrator has the whole limit) or shared (all orchestrators together have it) (${default})."`
 	LimitRead       string `default:"none" env:"LIMIT_READ" help:"Reads of each user: none, RATE:BURST or RATE:BURST:INITIAL (requests a second, the most at once, and of those at the start), steady-5000 (5000:5000) or flash-1000 (1000:500000:50000) (${default})."`
 	LimitWrite      string `default:"none" env:"LIMIT_WRITE" help:"Writes of each user, in the same form (${default})."`
 	LimitAsync      string `default:"none" env:"LIMIT_ASYNC" help:"Writes of each user whose results are not waited for (${default})."`

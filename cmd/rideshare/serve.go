@@ -79,8 +79,8 @@ func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, e
 
 // bind returns the listener of a part that a launcher may have started, if one was handed over; else it checks that the
 // part can listen at addr, and returns nil. It calls end when the parent is gone. A part calls it before it opens anything,
-// so that an occupied port is all that goes wrong. It does not listen yet: callers of a part that still opens its files
-// have to be refused, because a call that is accepted and not answered counts as one of unknown outcome.
+// so that an occupied port has no other effect. It does not listen yet: while a part opens its files, callers must be
+// refused, because a call that is accepted but not answered has an unknown outcome.
 func bind(ctx context.Context, log *slog.Logger, addr string, end func()) (net.Listener, error) {
 	if err := checkListen(addr); err != nil {
 		return nil, err

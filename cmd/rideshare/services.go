@@ -137,7 +137,7 @@ type gatewayCommand struct {
 	Listen   string   `default:":80" placeholder:"ADDR" env:"GATEWAY_LISTEN" help:"Listen address (${default})."`
 	UsersURL []string `required:"" sep:"none" placeholder:"URL" env:"USERS_URL" help:"Base URLs of the users instances, separated by commas."`
 	RidesURL []string `required:"" sep:"none" placeholder:"URL" env:"RIDES_URL" help:"Base URLs of the rides instances, separated by commas."`
-	Order    string   `default:"round-robin" enum:"round-robin,first" env:"GATEWAY_ORDER" help:"Which of the instances gets a request: round-robin (all in turn) or first (the first of the list that answers, as in a cluster, where it is that of the own host) (${default})."`
+	Order    string   `default:"round-robin" enum:"round-robin,first" env:"GATEWAY_ORDER" help:"Which of the instances gets a request: round-robin (all in turn) or first (the first of the list that answers; in a cluster, list the instance on the same host first) (${default})."`
 	common
 }
 

@@ -15,7 +15,7 @@ type serving struct {
 	ScaleReadsPerSlave int                   `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves, by policy reads (${default})."`
 	ScaleMin           int                   `default:"1" env:"SCALE_MIN" help:"Fewest slaves (${default})."`
 	ScaleMax           int                   `default:"8" env:"SCALE_MAX" help:"Most slaves (${default})."`
-	ScalePolicy        string                `default:"reads" enum:"reads,latency" env:"SCALE_POLICY" help:"How slaves are counted: reads (by the reads in a period), or latency (by how long reads wait and how busy slaves are). What the other one would have done is in /api/v1/scaling/decisions (${default})."`
+	ScalePolicy        string                `default:"reads" enum:"reads,latency" env:"SCALE_POLICY" help:"How the number of slaves is decided: reads (by the reads in a period), or latency (by how long reads wait and how busy slaves are). /api/v1/scaling/decisions also shows what the other policy would have done (${default})."`
 	StartsPerMinute    int                   `default:"120" env:"STARTS_PER_MINUTE" help:"Most workers started at once, and in each minute after that, 1 to 600: workers that die at once are not started faster (${default})."`
 	HungAfter          time.Duration         `default:"600ms" env:"HUNG_AFTER" help:"How long a worker may show no sign of life, while others do, before it is replaced, 300ms to 1m. Too short, and a slow worker is replaced too (${default})."`
 	CallTimeout        time.Duration         `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
@@ -27,7 +27,7 @@ type serving struct {
 	CacheBytes         byteSize              `default:"64MiB" env:"CACHE_BYTES" help:"Most memory of the read cache, at least 1MiB (${default})."`
 	CacheAudit         time.Duration         `default:"0s" env:"CACHE_AUDIT" help:"How often cached answers are compared with a worker's, at most 100 a second; what differs is an error in the log. 0 is never (${default})."`
 	LaneLimitRead      admission.LaneSetting `default:"1024" placeholder:"LIMIT" env:"LANE_LIMIT_READ" help:"Most reads of a class that wait or are in flight: a number, or adaptive, which follows the time that answers take (${default})."`
-	LaneLimitWrite     admission.LaneSetting `default:"1024" placeholder:"LIMIT" env:"LANE_LIMIT_WRITE" help:"The same for writes (${default})."`
+	LaneLimitWrite     admission.LaneSetting `default:"1024" placeholder:"LIMIT" env:"LANE_LIMIT_WRITE" help:"Most writes that wait or are in flight: a number, or adaptive, as for reads (${default})."`
 	UserWeights        map[string]int        `mapsep:"," placeholder:"USER=N" env:"USER_WEIGHTS" help:"Shares of users in a full queue, as ann=3,bob=2; any other user has 1."`
 	ChangesStreams     int                   `default:"64" env:"CHANGES_STREAMS" help:"Most open streams of /api/v1/changes on this orchestrator (${default})."`
 	ChangesStall       time.Duration         `default:"10s" env:"CHANGES_STALL" help:"How long a consumer of /api/v1/changes may take nothing before it is cut off; it can resume (${default})."`

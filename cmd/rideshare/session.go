@@ -17,7 +17,7 @@ const (
 
 // sessionSetting is the session length at ZooKeeper. ${session} is zookeeper.DefaultSessionTimeout.
 type sessionSetting struct {
-	Session time.Duration `default:"${session}" env:"RIDESHARE_SESSION" help:"How long ZooKeeper keeps the session of a worker or orchestrator that says nothing, 2s to 60s: so long may a worker be cut off from ZooKeeper before it is replaced; hung workers are noticed sooner (HUNG_AFTER). The server has the last word: at least 2 of its ticks, at most what it allows. The same for all parts (${default})."`
+	Session time.Duration `default:"${session}" env:"RIDESHARE_SESSION" help:"ZooKeeper session timeout of workers and orchestrators, 2s to 60s. A worker that is cut off from ZooKeeper for this long is replaced; hung workers are noticed sooner (HUNG_AFTER). The server may adjust it to its own bounds, at least 2 of its ticks. Set the same value for all parts (${default})."`
 }
 
 // checkSession returns an error for an invalid length.

@@ -46,7 +46,7 @@ type hosts struct {
 
 // rideRules holds the settings of the rides service that have the same names in every mode.
 type rideRules struct {
-	RidesClock     string `default:"" placeholder:"TIME" env:"RIDES_CLOCK" help:"RFC 3339 time that the rides service takes for now at its start; its clock runs on from there. Default: the real time."`
+	RidesClock     string `default:"" placeholder:"TIME" env:"RIDES_CLOCK" help:"RFC 3339 time at which the clock of the rides service starts. Default: the real time."`
 	RidesTimezone  string `default:"Asia/Kolkata" env:"RIDES_TIMEZONE" help:"Time zone of ride timestamps (${default})."`
 	RidesUserCheck string `default:"lookup" enum:"lookup,list" env:"RIDES_USER_CHECK" help:"How rides asks for a user: lookup (that one) or list (all, as the course demands) (${default})."`
 	RidesOrigin    string `default:"" placeholder:"URL" env:"RIDES_ORIGIN" help:"Origin header of those requests. Default: the rides service's own address."`

@@ -12,7 +12,7 @@ import (
 // sqlLimits holds the settings of every part that opens databases, or starts one that does.
 type sqlLimits struct {
 	SQLMemory        byteSize `name:"sql-memory" default:"128MiB" env:"SQL_MEMORY" help:"Most that one statement may hold: engine memory, temporary files and results, in bytes or with KiB, MiB or GiB (${default})."`
-	SQLMemoryAll     byteSize `name:"sql-memory-all" default:"192MiB" env:"SQL_MEMORY_ALL" help:"Most that all statements of a process may hold together; over it the largest ends (${default})."`
+	SQLMemoryAll     byteSize `name:"sql-memory-all" default:"192MiB" env:"SQL_MEMORY_ALL" help:"Memory limit of all statements of a process together; beyond it the largest statement is ended (${default})."`
 	SQLMaxValue      byteSize `name:"sql-max-value" default:"64MiB" env:"SQL_MAX_VALUE" help:"Longest text, blob or row (${default})."`
 	SQLMaxLength     byteSize `name:"sql-max-length" default:"8MiB" env:"SQL_MAX_LENGTH" help:"Longest text of a statement (${default})."`
 	SQLMaxParameters int      `name:"sql-max-parameters" default:"32766" env:"SQL_MAX_PARAMETERS" help:"Most parameters of a statement (${default})."`

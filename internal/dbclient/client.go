@@ -73,8 +73,8 @@ type Config struct {
 // It does not retry if that wait would pass the deadline, or if the retries of the last 10 s have reached a tenth of
 // the calls and at least 100.
 //
-// After ten attempts in a row that failed (see Config.BreakAfter) it makes none for a second, and then a single one. An
-// attempt fails if it gets no answer while no other orchestrator lives, or 502, 503 or 504. Reads and writes count separately.
+// After ten consecutive failed attempts (see Config.BreakAfter) it makes none for a second, then a single attempt. An attempt
+// fails with 502, 503 or 504, or without an answer while no other orchestrator lives. Reads and writes count separately.
 type Client struct {
 	base          string
 	authorization func() string

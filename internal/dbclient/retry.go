@@ -34,8 +34,8 @@ const (
 
 // endOf returns how an attempt ended, given the status of its answer and the error that it is converted to. A position
 // that is not reached counts as answered: the client asked for a position too far ahead. Waiting for it again would
-// pass the deadline of the request, and it must not count against the database. So does a full database: it takes writes that
-// make room, and those must not be refused for the ones that need room.
+// pass the deadline of the request, and it must not count against the database. So does a full database: it still accepts
+// writes that make room, and the breaker must not refuse those.
 func endOf(status int, err error, write bool) end {
 	if code := dbaas.CodeOf(err); code == dbaas.CodeNotCaughtUp || code == dbaas.CodeFull {
 		return endAnswered

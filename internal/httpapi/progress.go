@@ -11,9 +11,9 @@ import (
 const progressBytes = 1 << 20
 
 // withProgress renews the read timeout, and the write timeout for the answer, of a request with a long body after
-// each progressBytes of it. At the end of the body it renews only the write timeout: net/http has just cleared the read
-// deadline and reads on in the background, and if that read timed out, it would cancel the context of the connection and
-// of all later requests on it. Otherwise the server's timeouts apply to the whole request, however long.
+// each progressBytes of it. At the end of the body it renews only the write timeout. net/http has just cleared the read
+// deadline and keeps reading in the background. If that read timed out, it would cancel the contexts of the connection
+// and its later requests. Otherwise the server's timeouts apply to the whole request, however long.
 func withProgress(next http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.ContentLength; n < 0 || n > progressBytes {

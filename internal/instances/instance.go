@@ -78,7 +78,7 @@ func (in *instance) watch(ctx context.Context) (watched context.Context, ended f
 	return watched, func() { stop(); end(nil) }
 }
 
-// answers returns nil if the instance answers a probe, otherwise errSilent. Those who ask at the same time share a probe.
+// answers returns nil if the instance answers a probe, otherwise errSilent. Concurrent callers share a probe.
 func (in *instance) answers() error {
 	in.mu.Lock()
 	p := in.probing
@@ -106,7 +106,7 @@ func (in *instance) probe() error {
 	resp, err := in.transport.RoundTrip(r)
 	if err != nil {
 		in.transport.CloseIdleConnections()                                 // of a host that was restarted, they may never answer
-		return fmt.Errorf("%s %w: %s", in.url.Host, errSilent, err.Error()) // a time-out of the probe is none of the request
+		return fmt.Errorf("%s %w: %s", in.url.Host, errSilent, err.Error()) // not %w: a time-out of the probe is not a time-out of the request
 	}
 	_ = resp.Body.Close() // read only: nothing to lose.
 	return nil

@@ -22,9 +22,9 @@ type Order string
 
 // The orders.
 const (
-	// First is the first one of the list.
+	// First selects the first living instance of the list.
 	First Order = "first"
-	// RoundRobin is the next one of the list after that of the request before.
+	// RoundRobin selects the living instances in turn.
 	RoundRobin Order = "round-robin"
 )
 
@@ -171,8 +171,8 @@ func (p *Pool) turn() []*instance {
 	return append(living, dead...)
 }
 
-// blames reports whether an instance that gives no answer to r is dead. Where the order is round robin, and where the cause may
-// be the body of the request, only a failed probe shows that.
+// blames reports whether an instance that gives no answer to r counts as dead. It does not if the order is round-robin, or if
+// the body of the request may be the cause.
 func (p *Pool) blames(r *http.Request) bool {
 	return p.order == First && (r.Body == nil || r.Body == http.NoBody || r.GetBody != nil)
 }

@@ -77,8 +77,8 @@ func authorizeTable(name string) *dbaas.Error {
 
 func noSuchTable(name string) *dbaas.Error { return refused("no such table: " + name) }
 
-// authorizeFunction refuses functions that load code, sqlite_offset, whose result is different on replicas, and those of the
-// engine's R-Trees: one call of them may run for minutes without looking at the clock, or runs statements of its own.
+// authorizeFunction refuses functions that load code, sqlite_offset (its result differs on replicas), and the functions of
+// the engine's R-Trees: a single call may run for minutes without a check of the clock, or run other statements.
 func authorizeFunction(name string) *dbaas.Error {
 	switch lower := strings.ToLower(name); {
 	case lower == "load_extension", lower == "sqlite_offset", strings.HasPrefix(lower, "geopoly_"), lower == "rtreecheck", lower == "rtreedepth", lower == "rtreenode":

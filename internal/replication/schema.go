@@ -97,7 +97,7 @@ func (k *Capture) checkReserved() error {
 }
 
 // checkTexts rejects views and triggers whose text has the name of an internal table as a word: replicas lack some of these
-// tables, and beside such a view or trigger they could rename nothing.
+// tables, and could rename nothing while such a view or trigger exists.
 func (k *Capture) checkTexts() error {
 	return k.c.Query(`SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') AND sql LIKE '%rs\_%' ESCAPE '\'`, func(r sqlite.Row) error {
 		for _, word := range reservedWord.FindAllString(r.Text(1), -1) {

@@ -33,8 +33,8 @@ type contents struct {
 	ca      *x509.CertPool // nil: the system's
 }
 
-// Replace makes PEM texts the contents: a certificate, with its chain, and its key, or neither; and one or more
-// certificates of CAs, or none. Nil means that there is no such file; the text of an empty file is refused. After an
+// Replace replaces the contents by PEM texts: a certificate chain and its key, or neither; and the certificates of
+// one or more CAs, or none. Nil means that there is no such file; an empty text is refused. After an
 // error nothing has changed. A certificate that has expired, or is not valid yet, is refused, except at the first call: a
 // part may start with it, and can warn about it with Expires.
 func (f *Files) Replace(cert, key, ca []byte) error {

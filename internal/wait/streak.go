@@ -2,8 +2,8 @@ package wait
 
 import "time"
 
-// RepeatAfter is how long a streak of failures stays silent. Somebody who looks at the log in the middle of a streak must
-// find it there, and the log must not be full of it.
+// RepeatAfter is the time between two log lines about one streak of failures: short enough that any part of the log shows
+// the streak, long enough that the streak does not fill the log.
 const RepeatAfter = time.Minute
 
 // Streak counts consecutive failures, so that the log has a line for the first one, a line every RepeatAfter, and a line

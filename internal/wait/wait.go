@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Often calls f after each interval until ctx ends, in a goroutine of its own. stop keeps a loop that has not begun from beginning, so
-// a short call costs a timer. Only the end of ctx ends one that has.
+// Often calls f after each interval until ctx ends, in a goroutine of its own. stop prevents the first call of f, so a short operation
+// costs only a timer. Once f was called, only the end of ctx ends the loop.
 func Often(ctx context.Context, interval time.Duration, f func()) (stop func() bool) {
 	return time.AfterFunc(interval, func() {
 		for ctx.Err() == nil {

@@ -50,7 +50,7 @@ type Pass struct {
 // Outcome is how a request ended.
 type Outcome int
 
-// The outcomes. Neither means that the request says nothing about the service, for example since its client has gone.
+// The outcomes. Neither means that the request proves nothing about the service, for example because its client has gone.
 const (
 	Neither Outcome = iota
 	Succeeded

@@ -114,8 +114,8 @@ type Guest struct {
 	limited bool
 }
 
-// Quota returns what the response headers say about the limit of the request as it arrived: the user's limit, or else
-// that of the class. ok is false if neither is limited.
+// Quota returns the state of the request's limit when it arrived, for the response headers: of the user's limit, or
+// else of the class's. ok is false if there is no limit.
 func (g *Guest) Quota() (q Quota, ok bool) { return g.quota, g.limited }
 
 // Arrive admits a request of a user before its body is read, or returns why it is refused. If the error is nil, the

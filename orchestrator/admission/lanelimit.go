@@ -192,8 +192,8 @@ func (l *LaneLimit) Limit() int { return int(l.limit.Load()) }
 // Adaptive reports whether Ended has an effect.
 func (l *LaneLimit) Adaptive() bool { return l.adaptive.Load() }
 
-// Ended records that an operation ended at now and spent took in the lane. A deadline that is shorter than the usual
-// time says nothing about the load: otherwise one client with short deadlines would lower the limit for all.
+// Ended records that an operation ended at now and spent took in the lane. A missed deadline counts as a failure only
+// after tolerance times the usual time: otherwise one client with short deadlines would lower the limit for all.
 func (l *LaneLimit) Ended(how LaneEnd, now time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -132,8 +132,8 @@ func notTaken(err error) bool {
 	return err != nil && (errors.Is(err, mq.ErrUnavailable) || errors.Is(err, mq.ErrUnroutable) || errors.Is(err, mq.ErrRefused))
 }
 
-// publishOutcome returns what err says about the broker, if the broker did not take a message. A message that found no
-// connection says nothing while the broker takes others: then only the connection for large messages is lost.
+// publishOutcome returns what err proves about the broker, which did not take a message. It is Neither if the message
+// found no connection while the broker takes others: then only the connection for large messages is lost.
 func (g *Gate) publishOutcome(err error) Outcome {
 	if errors.Is(err, mq.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) && g.cfg.Broker() {
 		return Neither

@@ -18,7 +18,7 @@ const (
 	// lease is how long a share counts, from the beginning of the call that read it. After the leader has lowered
 	// shares, it waits for longer than this before it raises others.
 	lease = 2 * time.Second
-	// demandReports is how many reports the demand is the sum of: those of the last 10 s.
+	// demandReports is how many reports make up the demand: those of the last 10 s.
 	demandReports = int(10 * time.Second / sharePeriod)
 	// writePause is the shortest time between two writes of the leader.
 	writePause = time.Second

@@ -64,9 +64,9 @@ type place = Item[context.CancelCauseFunc]
 // errDisplaced ends the wait of an operation that makes room for another user's operation.
 var errDisplaced = errors.New("another user has fewer operations that wait")
 
-// takePlace adds an operation to those that wait, and reports whether there was room. If there is none, the newest
-// operation of the user with the most waiting operations, by weight, is refused in its place, unless the new
-// operation's own user has as many.
+// takePlace adds an operation to those that wait, and reports whether there was room. If there was no room, it
+// refuses the newest operation of the user with the most waiting operations (by weight) instead, unless the new
+// operation's user has as many.
 func (g *Gate) takePlace(p *place, user, stage string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

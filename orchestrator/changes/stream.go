@@ -185,7 +185,7 @@ func (s *stream) readOn(ctx context.Context) error {
 // retryPause is the wait after a failed read of the log.
 const retryPause = time.Second
 
-// cut sends the position, from which the consumer resumes and is told why it cannot, and returns the reason.
+// cut sends the position and returns the reason. A consumer that resumes at that position gets the reason as a refusal.
 func (s *stream) cut(ctx context.Context, reason error) error {
 	return errors.Join(reason, s.position(ctx), s.flush(ctx))
 }

@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/wait"
 )
 
-// window holds the latest commits for all streams at the head: those after from, up to to, without a gap, and at most
+// window holds the latest commits for all streams at the head: those in (from, to], without a gap, and at most
 // pageBytes of them. life changes each time the window restarts at another position.
 type window struct {
 	mu       sync.Mutex // guards the fields below, except more

@@ -90,9 +90,9 @@ func (p *planner) masterReturning(live []Worker) bool {
 // which it takes no role.
 func electable(w Worker) bool { return stays(w) && w.reachable() && w.PID > 0 }
 
-// successor picks the next master among the electable workers: the worker with the lowest pid, then by host
-// and id, in the first of these groups that is not empty: fit; registered with the bus; registered; any (as at the very
-// first start). Any choice is safe, since persdb has the authoritative data.
+// successor picks the next master from the first group of electable workers that is not empty: fit; registered, with
+// the bus; registered; any (as at the very first start). Within the group it picks by pid, then host, then id. Any
+// choice is safe, since persdb has the authoritative data.
 func successor(live []Worker) (Worker, bool) {
 	live = filter(live, electable)
 	for _, group := range []func(Worker) bool{

@@ -81,7 +81,7 @@ func masterAndSuccessor(members []Member, pid int) (master, successor Member, er
 		}
 		return master, successor, nil
 	}
-	// Workers of two hosts may have the same pid: the one that can follow is meant.
+	// Workers on two hosts may have the same pid: prefer the worker that can become master now.
 	successor, ok = find(func(m Member) bool { return m.PID == pid && m.follows() })
 	if !ok {
 		successor, ok = find(func(m Member) bool { return m.PID == pid })

@@ -119,9 +119,9 @@ func (v *view) gone(worker dbaas.WorkerID, since time.Time) bool {
 	return dead || v.lost[in.Host].After(since)
 }
 
-// judgeHosts finds the lost hosts: for lostAfter neither the launcher nor a worker of the host has answered. up says that the
-// coordinator answers, and without another host's launcher that answers there is no pass. Otherwise this orchestrator may
-// itself be cut off. The caller holds mu.
+// judgeHosts finds the lost hosts, whose launcher and workers have not answered for lostAfter. This orchestrator must not be
+// cut off itself: a host becomes lost only if the coordinator answers (up), and no pass runs unless some launcher answers.
+// The caller holds mu.
 func (l *Loop) judgeHosts(ctx context.Context, now listing, up bool, at time.Time) {
 	lost := map[string]time.Time{}
 	for _, h := range now.hosts {
@@ -154,8 +154,8 @@ func (l *Loop) heard(now listing, host string, at time.Time) bool {
 	})
 }
 
-// absent reports whether a worker is no member since its host is silent: the host is lost, the worker is not registered,
-// or the worker is a master that another one has replaced. The caller holds mu.
+// absent reports whether a worker of a silent host does not count as a member: the host is lost, the worker is not
+// registered, or a newer master has replaced it. The caller holds mu.
 func (l *Loop) absent(now listing, in launch.Instance, m *memory) bool {
 	if now.host(in.Host).Answers() {
 		return false

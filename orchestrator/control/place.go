@@ -88,11 +88,11 @@ func (p *planner) load() map[string]int {
 	return load
 }
 
-// surplus returns which of the slaves, which are in order, is to stop, or -1 if it is better to wait. With one launcher that
-// is the last slave. With several it is, of the slaves whose host answers, one that does not serve yet, then one of the
-// host with the most workers, then the last. As long as slaves are wanted, neither the last slave that serves is stopped,
-// nor the last slave on another host than the master's. While a slave of a host that has just come back may register again, none is
-// stopped: otherwise that one would go, and its host would have no worker.
+// surplus returns the index of the slave to stop, or -1 to wait. slaves is ordered. With one launcher it is the last slave. With
+// several, only slaves whose host answers count. It prefers a slave that does not serve yet, then the host with the most workers,
+// then the last slave. While slaves are wanted, it spares the last slave that serves and the last slave outside the master's host.
+// It waits while a slave of a host that has just come back may register again: otherwise that slave would be stopped, and its host
+// would have no worker.
 func (p *planner) surplus(slaves []Worker) int {
 	if len(p.hosts) == 0 {
 		return len(slaves) - 1

@@ -21,7 +21,7 @@ const hungTicks = 6
 // network and the machine are well; and a master is killed even without a successor.
 const certainTicks = 3 * hungTicks
 
-// standbyTicks is how many ticks pass until a worker is asked again that is asked only for the sake of its host.
+// standbyTicks is the number of ticks between two requests to a worker that show only whether its host is lost.
 const standbyTicks = 4
 
 // hang says why a worker counts as hung, and whether that is certain.

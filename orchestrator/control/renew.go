@@ -13,7 +13,7 @@ import (
 const renewTimeout = time.Second
 
 // renew assigns the newest master its role again while the coordinator is away. So the master knows that no other master is
-// being elected, and keeps serving although its session is suspended. An older master, as that of a lost host, gets no time.
+// being elected, and keeps serving although its session is suspended. An older master, as on a lost host, is not renewed.
 func (l *Loop) renew(ctx context.Context, o Observed) {
 	masters := filter(o.Workers, func(w Worker) bool { return w.Running && !w.Stopping && w.Role == dbaas.RoleMaster })
 	if len(masters) == 0 {

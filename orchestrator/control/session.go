@@ -51,8 +51,8 @@ func (l *Loop) openSession(ctx context.Context) coord.Session {
 	return s
 }
 
-// awaitSession waits for the session that is being opened. It begins to open a session if none is being opened. The attempt
-// goes on when the pass waits no longer: each attempt begins with little patience for slow servers.
+// awaitSession waits for the session that is being opened. It starts an attempt if none is running. The attempt outlives
+// the pass's wait, because each new attempt gives slow servers only little time at first.
 func (l *Loop) awaitSession(ctx context.Context) (coord.Session, error) {
 	if l.opening == nil {
 		opening := make(chan opened, 1)

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// headPeriod is the longest time for which a read on this orchestrator may miss a write that another orchestrator
-	// acknowledged, if persdb tells its head within half of it: persdb is asked again after the other half. It is also
-	// the timeout of that call.
+	// headPeriod bounds how long a read on this orchestrator may miss a write that another orchestrator acknowledged,
+	// if persdb answers within half of it: persdb is asked again half a headPeriod after each answer. It is also the
+	// timeout of that call.
 	headPeriod = time.Second
 	// headRetry is the pause between two attempts to get the first head from persdb.
 	headRetry = 100 * time.Millisecond

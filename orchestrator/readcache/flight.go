@@ -24,7 +24,7 @@ type flight struct {
 
 // fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. If r must see every
 // acknowledged write, the leader must too: where the head is not known yet, both want position 0. Otherwise r leads a new flight.
-// Nobody joins a read that wants a position after the head: it waits for a write, for which others need not wait.
+// A read that wants a position after the head is never joined: it waits for a future write, and others need not.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
 	cluster := c.cfg.Cluster()
 	c.mu.Lock()

@@ -31,8 +31,8 @@ const (
 )
 
 // ask makes a call. With several servers it begins with the server that answered last, and goes on to the next one when
-// a server gives no answer, is not the active one, or cannot do it now. A call whose outcome is unknown is repeated in
-// that way, too: every call may be. If the servers that answer are all inactive, ask makes one of them the active one.
+// a server gives no answer, is not the active one, or cannot do it now. It also repeats a call whose outcome is unknown,
+// since every call is repeatable. If the servers that answer are all inactive, ask makes one of them the active one.
 func ask[T any](ctx context.Context, c *Client, whom audience, r rpc.Request, call func(context.Context, *rpc.Caller, rpc.Request) (T, error)) (T, error) {
 	a := attempts[T]{c: c, whom: whom, call: call}
 	first := int(c.current.Load())
@@ -115,8 +115,8 @@ func (a *attempts[T]) try(ctx context.Context, at int, r rpc.Request) (done bool
 	return true
 }
 
-// silence is how long a server that gave no answer is not asked again, if another one has answered: to find that it is still
-// silent takes longer than a probe, and the call may succeed at the others as soon as one of them is active.
+// silence is how long a server that gave no answer is skipped once another server has answered: asking it again takes longer
+// than a probe, while the call may succeed at another server as soon as that becomes active.
 const silence = 2 * time.Second
 
 func (c *Client) isSilent(at int) bool {
@@ -129,8 +129,8 @@ func unanswered(err error) bool {
 	return ok && e.Err != nil && (e.Code == dbaas.CodeUnavailable || e.Code == dbaas.CodeUnknown)
 }
 
-// told returns the error of the call. If an attempt may have been carried out, a later attempt cannot prove that it was not:
-// the code is CodeUnknown, and the error wraps no cause that says otherwise.
+// told returns the error of the call. If an attempt may have been carried out, no later attempt can prove the opposite: the
+// code is then CodeUnknown, and the error wraps no cause with another meaning.
 func (a *attempts[T]) told() error {
 	switch {
 	case a.err == nil:

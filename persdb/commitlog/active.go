@@ -16,7 +16,7 @@ import (
 // followEvery is how often an inactive process looks for new entries.
 const followEvery = 200 * time.Millisecond
 
-// followedFor is how long what an inactive process has read of the log counts as all that there is.
+// followedFor is how long an inactive process treats what it has read of the log as the whole log.
 const followedFor = 5 * followEvery
 
 // checkEvery is the number of these pauses after which an active process checks whether it still is the active one.
@@ -30,8 +30,8 @@ type sharing struct {
 	following sync.WaitGroup
 }
 
-// Active reports whether this process is the active one of its log, as far as it knows. A log that is not shared has no
-// other.
+// Active reports whether this process is the active one of its log, as far as it knows. The process of a log that is
+// not shared is always active.
 func (s *Store) Active() bool { return !s.inactive.Load() }
 
 // Ready returns an error if the store can neither decide nor follow.
@@ -96,8 +96,8 @@ func (s *Store) certain(ctx context.Context, ops []dbaas.Operation) error {
 
 const notSettled = "the outcome of the last step is not known yet"
 
-// refused returns the error for operations that come to an inactive process: CodeUnknown if an append of its own, whose
-// outcome it does not know yet, has one of them.
+// refused returns the error for operations that reach an inactive process: CodeUnknown if one of them is in its own
+// append whose outcome is still unknown.
 func (s *Store) refused(ops []dbaas.Operation) error {
 	if code := s.notRun(ops); code != dbaas.CodeUnavailable {
 		return dbaas.WrapError(code, notSettled, dbaas.ErrNotActive)
@@ -121,8 +121,8 @@ func (s *Store) exclusive(ctx context.Context, fn func() error) error {
 //
 // Most entries are applied before the log changes hands. A failure before that, for example because this process lacks
 // entries that were trimmed, leaves the log to the other process. After a later failure no process is active until the
-// next TakeOver. Every failure is CodeUnavailable: it says nothing about the call that comes behind it, for example that
-// its operations find no room, and another process may be able to take over.
+// next TakeOver. Every failure is CodeUnavailable: another code, such as CodeFull, would look like the result of the
+// call that requested the takeover, and another process may be able to take over.
 func (s *Store) TakeOver(ctx context.Context) error {
 	shared, ok := s.log.(SharedLog)
 	if !ok {

@@ -167,7 +167,7 @@ func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 }
 
 // Lookup returns the result of an operation that is still in the log, otherwise CodeNotFound.
-// An operation that is not known may be in a shared log's entries of another process, so the log is asked.
+// An unknown operation may be in an entry that another process appended to a shared log, so Lookup asks the log.
 func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
 	if s.inactive.Load() {
 		return dbaas.OperationResult{}, dbaas.ErrNotActive

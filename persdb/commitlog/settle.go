@@ -7,7 +7,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// notAppended records what is to be found out before the next step, after an append of operations has failed.
+// notAppended records, after a failed append of operations, what settle must find out before the next step.
 func (s *Store) notAppended(err error, ids []dbaas.OpID) {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // after the others the log is as it was.
 	case dbaas.CodeUnknown:

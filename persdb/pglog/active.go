@@ -11,8 +11,8 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// hold is how long a process that was taken over from does not take over in turn. So processes whose callers disagree
-// which of them is the active one serve for at least that long each.
+// hold is how long a process that has lost the log refuses to take it back. So if callers disagree about which
+// process is active, each process serves for at least that long.
 const hold = time.Second
 
 // open opens a session on a server. It gets a fence if this process is the active one; otherwise it only looks.

@@ -217,8 +217,8 @@ func (l *Log) Head(ctx context.Context) (commitlog.Bounds, error) {
 // fence; size is their size in bytes. The caller has the turn.
 //
 // Errors are *dbaas.Error: CodeUnknown if the statement may have been, or may still be, carried out; otherwise it was
-// not. Without an error the statement was done, unless answer.done says that an append found another epoch or head. If
-// another statement returns no row, the settings were wrong when it ran, also if the look finds them right.
+// not. Without an error the statement was done, except an append with answer.done false, which found another epoch or
+// head. If any other statement returns no row, the settings were wrong when it ran, even if the look finds them right.
 func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) (answer, error) {
 	for range 2 {
 		if err := l.ensureActive(ctx); err != nil {

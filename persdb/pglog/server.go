@@ -35,8 +35,8 @@ type server struct {
 	silent       time.Time     // when a call of it last took too long; the holder of the turn owns it
 }
 
-// silence is how long a server that has not answered in time is left out, if there are others: a call of it would take up to
-// connectLimit, in which no new primary is looked for.
+// silence is how long a server that did not answer in time is skipped, if there are others: trying it again may take
+// connectLimit, and no other server is tried in that time.
 const silence = 3 * time.Second
 
 var errSilent = errors.New("it did not answer a moment ago")

@@ -50,8 +50,8 @@ func do(ctx context.Context, s *Session, f func(*zk.Conn) error) error {
 }
 
 // agree is do for requests that reach the leader of the servers: changes and syncs. An answer to such a request proves
-// that the leader, which ends sessions, hears from this session. An answer to a read proves that of one server only: a
-// server without a connection to the leader answers reads for syncLimit ticks.
+// that the leader, which ends sessions, hears from this session. An answer to a read proves only that one server hears
+// from the session: a server without a connection to the leader answers reads for syncLimit ticks.
 func agree(ctx context.Context, s *Session, f func(*zk.Conn) error) error {
 	sent := time.Now()
 	err := do(ctx, s, f)

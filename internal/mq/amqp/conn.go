@@ -235,8 +235,8 @@ func publish(ctx context.Context, by *link[*publisher], m *publication) error {
 // Ready implements mq.Conn. It returns nil if every queue can be published to. It ignores the connection for large
 // messages: while only that connection is lost, large messages are refused and all others pass.
 //
-// In a cluster a connection may be on its way to another node, and publishes wait for it: for as long as they do, and for
-// writes as long as a cluster may take to find a new leader, Ready is nil.
+// In a cluster publishes wait for a connection that is moving to another node. Ready stays nil for as long as they wait,
+// and for writes as long as the cluster may take to elect a new leader.
 func (c *Conn) Ready() error {
 	for _, by := range c.publishers {
 		if by == c.bulk {
@@ -253,7 +253,7 @@ func (c *Conn) Ready() error {
 	return nil
 }
 
-// moves reports whether a connection is lost that publishes wait for. p is its last life, or nil.
+// moves reports whether a connection is lost and publishes still wait for its successor. p is its last publisher, or nil.
 func (c *Conn) moves(by *link[*publisher], p *publisher) bool {
 	limit := connectWait
 	if by != c.publishing {

@@ -104,7 +104,7 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 	return err
 }
 
-// consumeFrom consumes a queue over one link, until ctx ends or the connection is closed. Those who share turn call handle
+// consumeFrom consumes a queue over one link, until ctx ends or the connection is closed. Calls that share turn run handle
 // one at a time.
 func (c *Conn) consumeFrom(ctx context.Context, from *link[*session], config mq.ConsumeConfig, turn *sync.Mutex, handle func(mq.Delivery)) error {
 	return c.lives(ctx, from, string(config.Queue), func(s *session, alive func()) error {

@@ -200,7 +200,7 @@ func (p *publisher) publish(ctx context.Context, m *publication) error {
 	return p.outcome(m)
 }
 
-// owes reports whether the confirm of m need not be waited for: its destination owes an earlier one.
+// owes reports whether publish need not wait for the confirm of m, because an earlier confirm of its destination is overdue.
 func (p *publisher) owes(m *publication) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,9 +228,9 @@ func (p *publisher) late(m *publication) {
 	}()
 }
 
-// quiet reports whether the own node may be silent: nothing has come for longer than the pulse pauses or, on the connection
-// for large messages, the heartbeats. The session ends soon, unless the node is heard again. A node that blocks publishers
-// may not answer.
+// quiet reports whether this connection's node may be silent: nothing has arrived for longer than the interval of the pulse
+// or, for large messages, the heartbeats. The session ends soon, unless the node is heard again. A node that blocks
+// publishers may not answer.
 func (p *publisher) quiet() bool {
 	silent := time.Since(time.Unix(0, p.heard.Load()))
 	return silent > p.config.ConfirmTimeout*3/4 && !p.blocked.Load()

@@ -12,8 +12,8 @@ const silentFor = 10 * time.Second
 // errSilent is the reason for the end of a session whose node is silent.
 var errSilent = errors.New("the node is silent")
 
-// silences are the nodes of a cluster that do not answer, as the connections of one part found out. To try such a node
-// takes seconds, while a node that is gone refuses at once. It is safe for concurrent use; the nil value knows of none.
+// silences holds the nodes of a cluster that did not answer the connections of one part. Trying such a node takes
+// seconds, while a node that is gone refuses immediately. It is safe for concurrent use; the nil value is empty.
 type silences struct {
 	mu    sync.Mutex // guards until
 	until map[node]time.Time
@@ -32,7 +32,7 @@ func (s *silences) heard(at node, silent bool) {
 	}
 }
 
-// next returns the first turn from this one on whose node is not silent; this one, if all are.
+// next returns the first turn, from the given turn on, whose node is not silent, or the given turn if all are silent.
 func (s *silences) next(nodes []node, turn int) int {
 	if s == nil {
 		return turn

@@ -15,8 +15,8 @@ import (
 // less, so its creator must have been killed in between.
 const abandonedAfter = time.Minute
 
-// inspectLimit bounds one Inspect of List. The engine answers none while it starts that container or cleans up after it,
-// and may never answer again. The other workers' states must not wait for that.
+// inspectLimit bounds each Inspect call of List. The engine does not answer it while it starts or cleans up the
+// container, and may never answer again. The states of the other workers must not wait for that.
 const inspectLimit = 500 * time.Millisecond
 
 // List implements launch.Launcher. A container that was created and is about to be started is not listed, so that it is
@@ -45,9 +45,9 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	return list, nil
 }
 
-// complete completes what the engine's list says of a container by Inspect, which alone returns the pid, and takes a
-// millisecond. If the engine does not answer that in time, it completes it by what Inspect last returned, so the pid
-// is zero if Inspect never did. It reports false if the container has been removed in the meantime.
+// complete adds to a container of the engine's list what only Inspect returns, such as the pid; that takes a
+// millisecond. If the engine does not answer in time, complete uses the last result of Inspect for that container;
+// without one the pid is zero. It reports false if the container has been removed in the meantime.
 func (l *Launcher) complete(ctx context.Context, listed Container) (Container, bool) {
 	if dead, ok := l.toldDead(listed); ok {
 		return dead, true

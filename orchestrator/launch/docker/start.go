@@ -10,7 +10,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// startGrace is how long a start that has begun goes on after its caller's end. A start takes 0.4 s; one that is cut short
+// startGrace is how long a start continues after its caller's context has ended. A start takes 0.4 s. An interrupted start
 // leaves a container that List does not show, so a system that stops would not end it.
 const startGrace = time.Second
 
