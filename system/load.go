@@ -65,7 +65,7 @@ func (m *loadMeter) dispatched(s *scale.Sample) {
 		}
 	}
 	if sent := lanes.Sent - m.lanes.Sent; sent > 0 {
-		s.QueueAge = scale.In((lanes.Waited - m.lanes.Waited) / time.Duration(sent))
+		s.QueueAge = scale.InMilliseconds((lanes.Waited - m.lanes.Waited) / time.Duration(sent))
 	}
 	// Little's law: the mean number present is the arrival rate times the mean time each stays.
 	if window := now.Sub(m.at); window > 0 {

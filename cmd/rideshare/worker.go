@@ -106,8 +106,8 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: cmp.Or(w.ControlURL, server.URL()), Log: log}
 	cfg.Reads.AnswerBytes = w.AnswerMiB << 20
 	cfg.Replica.Limits, cfg.Replica.OnStuck = limits, endStuck(log)
-	hope := hopeless{why: make(chan error, 1), end: end}
-	store, err := w.connect(&cfg, busURL, out.tls, hope.giveUp)
+	failure := permanentFailure{why: make(chan error, 1), end: end}
+	store, err := w.connect(&cfg, busURL, out.tls, failure.giveUp)
 	if err != nil {
 		return err
 	}
@@ -120,16 +120,16 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	err = life.Run(ctx)
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	return errors.Join(hope.reason(), err, server.Close(stopCtx))
+	return errors.Join(failure.reason(), err, server.Close(stopCtx))
 }
 
-// hopeless keeps the first reason why a part can never work, and ends the part.
-type hopeless struct {
+// permanentFailure keeps the first reason why a part can never work, and ends the part.
+type permanentFailure struct {
 	why chan error // buffers one
 	end func()
 }
 
-func (h hopeless) giveUp(err error) {
+func (h permanentFailure) giveUp(err error) {
 	select {
 	case h.why <- err:
 		h.end()
@@ -138,7 +138,7 @@ func (h hopeless) giveUp(err error) {
 }
 
 // reason returns the reason, or nil.
-func (h hopeless) reason() error {
+func (h permanentFailure) reason() error {
 	select {
 	case err := <-h.why:
 		return err

@@ -67,8 +67,8 @@ type Entry struct {
 	Epoch   Epoch
 	At      time.Time // when persdb committed it, millisecond resolution
 	Changes []Change
-	// Away reports that the changes are left out because they are large; they can be read from the log.
-	Away bool
+	// ChangesOmitted reports that the changes are left out because they are large; they can be read from the log.
+	ChangesOmitted bool
 }
 
 // ForReplicas returns the entry without what only consumers of the change feed need.

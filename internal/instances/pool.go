@@ -142,7 +142,7 @@ func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
 			if p.blames(r) {
 				in.die()
 			}
-			return nil, &Error{Sent: true, Elsewhere: p.insteadOf(in), Err: err}
+			return nil, &Error{Sent: true, Elsewhere: p.otherLives(in), Err: err}
 		}
 		in.die()
 		refused = append(refused, err)
@@ -177,8 +177,8 @@ func (p *Pool) blames(r *http.Request) bool {
 	return p.order == First && (r.Body == nil || r.Body == http.NoBody || r.GetBody != nil)
 }
 
-// insteadOf reports whether in is dead and another instance lives.
-func (p *Pool) insteadOf(in *instance) bool {
+// otherLives reports whether in is dead and another instance lives.
+func (p *Pool) otherLives(in *instance) bool {
 	return in.dead() && slices.ContainsFunc(p.instances, func(other *instance) bool { return !other.dead() })
 }
 
@@ -233,7 +233,7 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && b.ctx.Err() == nil {
-		err = &Error{Sent: true, Elsewhere: b.pool.insteadOf(b.in), Err: err}
+		err = &Error{Sent: true, Elsewhere: b.pool.otherLives(b.in), Err: err}
 	}
 	return n, err
 }

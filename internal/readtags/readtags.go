@@ -207,7 +207,7 @@ const RecordTouched = 'K'
 // OfEntry calls touch for each slot that an entry touches. It returns false if the entry may touch all tags: it changes
 // the schema, changes too many rows, or comes from a version that recorded no tags.
 func OfEntry(e *dbaas.Entry, touch func(Slot)) bool {
-	if e.Away {
+	if e.ChangesOmitted {
 		return false
 	}
 	if len(e.Changes) == 0 {

@@ -179,7 +179,7 @@ func TestReadTags_WholeTables_TouchEveryRead(t *testing.T) {
 	}
 	for _, e := range []dbaas.Entry{
 		p.record(fill(readtags.MaxRows + 1)),
-		{Away: true},
+		{ChangesOmitted: true},
 		{Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: []byte("T\x01t")}}},
 		{Changes: []dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte("CREATE TABLE u(x)")}}},
 	} {

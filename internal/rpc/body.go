@@ -32,7 +32,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.in.Read(p)
 	b.timer.Stop()
 	if n > 0 {
-		wait.Heard(b.ctx)
+		wait.ReportProgress(b.ctx)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err

@@ -102,7 +102,7 @@ func (c *Caller) Fetch(ctx context.Context, r Request) ([]byte, http.Header, err
 }
 
 // Open returns an answer of any length as soon as it begins. Its body may take any time while bytes arrive, each arrival
-// is reported by wait.Heard, and the Caller's timeout bounds the silence between arrivals. Reading returns io.EOF only
+// is reported by wait.ReportProgress, and the Caller's timeout bounds the silence between arrivals. Reading returns io.EOF only
 // at the end of the answer; other errors are CodeUnavailable. The caller of Open closes the body. With the part's own error
 // Open returns the answer without its body.
 func (c *Caller) Open(ctx context.Context, r Request) (*http.Response, error) {

@@ -227,7 +227,7 @@ func TestOpen_BoundsTheSilence(t *testing.T) {
 			silence(conn)
 		})
 		heard := 0
-		resp, err := c.Open(wait.OnHeard(t.Context(), func() { heard++ }), rpc.Request{Method: http.MethodGet, Path: "/"})
+		resp, err := c.Open(wait.OnProgress(t.Context(), func() { heard++ }), rpc.Request{Method: http.MethodGet, Path: "/"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,10 +25,10 @@ type meter struct {
 	calls     uint64
 	stop      reason
 
-	statement          atomic.Uint64 // number of the current statement on this connection
-	condemnedStatement atomic.Uint64 // number of the statement that must end, because all statements together hold too much
-	published          atomic.Int64  // the part of used that the other meters have counted
-	watched            watched
+	statement       atomic.Uint64 // number of the current statement on this connection
+	markedStatement atomic.Uint64 // number of the statement that must end, because all statements together hold too much
+	published       atomic.Int64  // the part of used that the other meters have counted
+	watched         watched
 }
 
 // reason says why a statement was stopped.
@@ -137,7 +137,7 @@ func (m *meter) check() {
 
 func (m *meter) endWith(why reason) { m.stop, m.next = why, math.MinInt64 }
 
-func (m *meter) mustEnd() bool { return m.condemnedStatement.Load() == m.statement.Load() }
+func (m *meter) mustEnd() bool { return m.markedStatement.Load() == m.statement.Load() }
 
 // hold counts n bytes of results, which the engine does not allocate.
 func (m *meter) hold(n int) error {
@@ -185,7 +185,7 @@ func endLargest(limit int64) {
 		if largest == nil || sum <= limit {
 			return
 		}
-		largest.condemnedStatement.Store(number)
+		largest.markedStatement.Store(number)
 	}
 }
 

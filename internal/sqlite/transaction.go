@@ -31,8 +31,8 @@ func (c *Conn) hold() error {
 	return nil
 }
 
-// letGo releases what hold pinned.
-func (c *Conn) letGo() {
+// unpin releases what hold pinned.
+func (c *Conn) unpin() {
 	if c.anchor != nil {
 		c.anchor.reset()
 		c.anchor = nil
@@ -55,7 +55,7 @@ func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 // Commit ends the transaction. A nil error means that it is durable if the connection is. After an error, InTransaction
 // reports whether it is still open.
 func (c *Conn) Commit() error {
-	c.letGo()
+	c.unpin()
 	c.frames.begin()
 	defer c.frames.end() // also if the engine panics
 	err := c.Exec("COMMIT")
@@ -96,7 +96,7 @@ func (c *Conn) ChangeSchema(sql string) error {
 
 // End rolls the transaction back. It does nothing if no transaction is open, so it can be deferred.
 func (c *Conn) End() error {
-	c.letGo()
+	c.unpin()
 	if !c.InTransaction() {
 		c.undone() // the engine may have rolled back
 		c.altered = false

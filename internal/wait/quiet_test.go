@@ -14,13 +14,13 @@ func TestUntilQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		outer, cancelOuter := wait.UntilQuiet(t.Context(), 3*time.Second)
+		outer, cancelOuter := wait.UntilStalled(t.Context(), 3*time.Second)
 		defer cancelOuter()
-		inner, cancel := wait.UntilQuiet(outer, 2*time.Second)
+		inner, cancel := wait.UntilStalled(outer, 2*time.Second)
 		defer cancel()
 		for range 10 {
 			time.Sleep(1900 * time.Millisecond)
-			wait.Heard(inner)
+			wait.ReportProgress(inner)
 		}
 		if inner.Err() != nil {
 			t.Fatalf("ended at %v, want it on while something is heard", time.Since(start))
@@ -33,6 +33,6 @@ func TestUntilQuiet(t *testing.T) {
 		if took := time.Since(start); took != 22*time.Second {
 			t.Errorf("the outer one ended after %v, want 22s: it hears what the inner one hears", took)
 		}
-		wait.Heard(t.Context()) // without OnHeard or UntilQuiet
+		wait.ReportProgress(t.Context()) // without OnProgress or UntilStalled
 	})
 }

@@ -1,5 +1,5 @@
 // Package wait has the ways in which goroutines wait: for a time (For), between failures (Backoff, Streak), for a wake-up
-// (Token, Signal), for progress of a long call (UntilQuiet), and between turns of background work (Turns). Often does something
+// (Token, Signal), for progress of a long call (UntilStalled), and between turns of background work (Turns). Often does something
 // while a long call runs. Closed does not wait: it says whether the wait for a channel is over.
 package wait
 

@@ -14,10 +14,10 @@ import (
 const MaxEntryBytes = 1 << 20
 
 // EncodeEntry returns e as a frame for syncQ and for the answer to a commit. If the changes are large, the frame
-// leaves them out, and decoding it sets Away.
+// leaves them out, and decoding it sets ChangesOmitted.
 func EncodeEntry(e dbaas.Entry) ([]byte, error) {
-	if e.Away || e.Size() > MaxEntryBytes {
-		return sized(appendPlace(appendHeader(nil, KindEntryAway, e.Shard), &e))
+	if e.ChangesOmitted || e.Size() > MaxEntryBytes {
+		return sized(appendPlace(appendHeader(nil, KindEntryWithoutChanges, e.Shard), &e))
 	}
 	b := appendHeader(nil, KindEntry, e.Shard)
 	return sized(appendEntry(b, &e))
@@ -26,7 +26,7 @@ func EncodeEntry(e dbaas.Entry) ([]byte, error) {
 // DecodeEntry decodes what EncodeEntry returned. Changes are parts of b.
 func DecodeEntry(b []byte) (dbaas.Entry, error) {
 	d, e := openEntry(b)
-	if !e.Away {
+	if !e.ChangesOmitted {
 		e.Changes = d.changes()
 	}
 	return e, d.end()
@@ -35,7 +35,7 @@ func DecodeEntry(b []byte) (dbaas.Entry, error) {
 // CheckEntry checks everything in a frame that DecodeEntry checks, and returns the entry's position.
 func CheckEntry(b []byte) (dbaas.Head, error) {
 	d, e := openEntry(b)
-	if !e.Away {
+	if !e.ChangesOmitted {
 		for n := d.count(); n > 0 && !d.Bad; n-- {
 			d.change()
 		}
@@ -43,15 +43,15 @@ func CheckEntry(b []byte) (dbaas.Head, error) {
 	return dbaas.Head{Cluster: e.Cluster, Seq: e.Seq, Epoch: e.Epoch}, d.end()
 }
 
-// openEntry starts decoding a frame of KindEntry or KindEntryAway: all but the changes.
+// openEntry starts decoding a frame of KindEntry or KindEntryWithoutChanges: all but the changes.
 func openEntry(b []byte) (*decoder, dbaas.Entry) {
 	d := newDecoder(b)
 	kind, shard := d.header()
-	if !d.Bad && kind != KindEntry && kind != KindEntryAway {
+	if !d.Bad && kind != KindEntry && kind != KindEntryWithoutChanges {
 		d.fail(fmt.Errorf("kind %d where an entry is wanted: %w", kind, ErrMalformed))
 	}
 	e := d.place()
-	e.Shard, e.Away = shard, kind == KindEntryAway
+	e.Shard, e.ChangesOmitted = shard, kind == KindEntryWithoutChanges
 	return d, e
 }
 

@@ -27,16 +27,16 @@ type Kind uint8
 // The kinds of frames. The numbers are part of the format and are never reused.
 const (
 	// 1 and 3 were requests with deadlines in the sender's clock.
-	KindReadReply    Kind = 2
-	KindWriteReply   Kind = 4
-	KindEntry        Kind = 5
-	KindRecords      Kind = 6
-	KindEntries      Kind = 7
-	KindReadHeld     Kind = 8
-	KindEntryAway    Kind = 9
-	KindReadRequest  Kind = 10
-	KindWriteRequest Kind = 11
-	KindTaggedReply  Kind = 12
+	KindReadReply           Kind = 2
+	KindWriteReply          Kind = 4
+	KindEntry               Kind = 5
+	KindRecords             Kind = 6
+	KindEntries             Kind = 7
+	KindReadHeld            Kind = 8
+	KindEntryWithoutChanges Kind = 9
+	KindReadRequest         Kind = 10
+	KindWriteRequest        Kind = 11
+	KindTaggedReply         Kind = 12
 )
 
 // Errors of the decoder.

@@ -249,7 +249,7 @@ func TestEncodeEntry_LargeIsAway(t *testing.T) {
 		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5)}, false},
 		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), Changes: change(wire.MaxEntryBytes)}, false},
 		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), Changes: change(wire.MaxEntryBytes + 1)}, true},
-		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), Away: true}, true},
+		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), ChangesOmitted: true}, true},
 	} {
 		b, err := wire.EncodeEntry(tc.entry)
 		if err != nil || tc.away && len(b) > 100 {
@@ -257,7 +257,7 @@ func TestEncodeEntry_LargeIsAway(t *testing.T) {
 		}
 		want := tc.entry
 		if tc.away {
-			want.Away, want.Changes = true, nil
+			want.ChangesOmitted, want.Changes = true, nil
 		}
 		got, err := wire.DecodeEntry(b)
 		if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); err != nil || diff != "" {

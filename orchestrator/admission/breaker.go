@@ -50,9 +50,9 @@ type Pass struct {
 // Outcome is how a request ended.
 type Outcome int
 
-// The outcomes. Neither means that the request proves nothing about the service, for example because its client has gone.
+// The outcomes. Inconclusive means that the request proves nothing about the service, for example because its client has gone.
 const (
-	Neither Outcome = iota
+	Inconclusive Outcome = iota
 	Succeeded
 	Failed
 )
@@ -103,7 +103,7 @@ func (b Breaker) Left(p Pass, outcome Outcome, now time.Time) Breaker {
 		if b.passed++; b.passed == probes {
 			return b.closed()
 		}
-	case Neither:
+	case Inconclusive:
 	}
 	return b
 }

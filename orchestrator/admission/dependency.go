@@ -75,7 +75,7 @@ func (d *Dependency) Ended(p Pass, outcome Outcome, now time.Time) {
 		d.Breaker = d.Left(p, outcome, now)
 		return
 	}
-	if outcome != Neither && d.recent.add(outcome == Failed, now) {
+	if outcome != Inconclusive && d.recent.add(outcome == Failed, now) {
 		*d = Dependency{Breaker: d.open(firstOpen, now, "half of its requests failed")}
 	}
 }

@@ -71,21 +71,21 @@ type Gate struct {
 
 	arrivals arrivals
 
-	mu       sync.Mutex // guards the fields below
-	settings Settings
-	patched  object // the settings that PATCH has changed
-	rules    rules
-	event    EventState
-	closings int // counts how often the event-count breaker has closed
-	depth    Depth
-	long     Breaker // of the depth
-	messages means
-	needs    [needs]Dependency
-	met      [needs]bool                    // the dependency was up before
-	told     [needs]State                   // the breaker's state that was published
-	quiet    time.Time                      // until then, a dependency that was never up is no news
-	waiting  map[string]int                 // operations that wait, by stage
-	places   *Fair[context.CancelCauseFunc] // of the same operations; a value ends the operation's wait
+	mu        sync.Mutex // guards the fields below
+	settings  Settings
+	patched   object // the settings that PATCH has changed
+	rules     rules
+	event     EventState
+	closings  int // counts how often the event-count breaker has closed
+	depth     Depth
+	long      Breaker // of the depth
+	messages  means
+	needs     [needs]Dependency
+	met       [needs]bool                    // the dependency was up before
+	announced [needs]State                   // the breaker's state that was published
+	quiet     time.Time                      // until then, a dependency that was never up is no news
+	waiting   map[string]int                 // operations that wait, by stage
+	places    *Fair[context.CancelCauseFunc] // of the same operations; a value ends the operation's wait
 
 	changing sync.Mutex // held while the settings are read or changed
 }
@@ -254,12 +254,12 @@ func (g *Gate) look(n need, now time.Time) {
 		g.met[n] = g.up(n)
 		return
 	}
-	g.tell(n)
+	g.announce(n)
 }
 
-// tell publishes the state of a dependency's breaker if another one was published last.
-func (g *Gate) tell(n need) {
+// announce publishes the state of a dependency's breaker if another one was published last.
+func (g *Gate) announce(n need) {
 	d := &g.needs[n]
-	g.change(needReasons[n], g.told[n], d.State, d.Why)
-	g.told[n] = d.State
+	g.change(needReasons[n], g.announced[n], d.State, d.Why)
+	g.announced[n] = d.State
 }

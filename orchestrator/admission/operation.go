@@ -69,7 +69,7 @@ func (g *Gate) EnterWrite(ctx context.Context, op *dbaas.Operation) (t Ticket, e
 		return t, err
 	}
 	if t, err = g.enterNeeds(master, deadline); err != nil {
-		g.leftDepth(depth, Neither)
+		g.leftDepth(depth, Inconclusive)
 		return t, err
 	}
 	t.depth, t.write = depth, true
@@ -90,7 +90,7 @@ func (g *Gate) enterNeeds(n need, deadline time.Time) (t Ticket, err error) {
 		return t, err
 	}
 	if t.passes[n], err = g.enter(n, now, true); err != nil {
-		g.ended(broker, t.passes[broker], Neither, now)
+		g.ended(broker, t.passes[broker], Inconclusive, now)
 	}
 	return t, err
 }
@@ -108,13 +108,13 @@ func (g *Gate) Ended(t Ticket, err error) {
 	now := g.cfg.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	published := Neither // it may have waited in its lane until its end
+	published := Inconclusive // it may have waited in its lane until its end
 	switch {
 	case notTaken(err): // the worker was not asked
-		published, outcome = g.publishOutcome(err), Neither
+		published, outcome = g.publishOutcome(err), Inconclusive
 	case t.Queued:
 		if published = outcome; outcome == Failed {
-			outcome = Neither
+			outcome = Inconclusive
 		}
 	case outcome == Succeeded:
 		published = Succeeded
@@ -125,18 +125,18 @@ func (g *Gate) Ended(t Ticket, err error) {
 
 func (g *Gate) ended(n need, p Pass, outcome Outcome, now time.Time) {
 	g.needs[n].Ended(p, outcome, now)
-	g.tell(n)
+	g.announce(n)
 }
 
 func notTaken(err error) bool {
 	return err != nil && (errors.Is(err, mq.ErrUnavailable) || errors.Is(err, mq.ErrUnroutable) || errors.Is(err, mq.ErrRefused))
 }
 
-// publishOutcome returns what err proves about the broker, which did not take a message. It is Neither if the message
+// publishOutcome returns what err proves about the broker, which did not take a message. It is Inconclusive if the message
 // found no connection while the broker takes others: then only the connection for large messages is lost.
 func (g *Gate) publishOutcome(err error) Outcome {
 	if errors.Is(err, mq.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) && g.cfg.Broker() {
-		return Neither
+		return Inconclusive
 	}
 	return Failed
 }
@@ -156,7 +156,7 @@ func outcomeOf(err error, given time.Duration) Outcome {
 	case e.Err == nil && e.Reason == "": // a worker has answered
 		return Succeeded
 	case e.Err == nil, e.Reason == dbaas.ReasonDeadline && given < meant:
-		return Neither
+		return Inconclusive
 	}
 	return Failed
 }
@@ -164,13 +164,13 @@ func outcomeOf(err error, given time.Duration) Outcome {
 // outcomeOfCode is outcomeOf for what the code of err tells: a 503 or 504 may be a failure.
 func outcomeOfCode(err error) Outcome {
 	if errors.Is(err, context.Canceled) || errors.Is(err, ErrNotSent) {
-		return Neither
+		return Inconclusive
 	}
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // The others are answers of a service that works.
 	case dbaas.CodeTimeout, dbaas.CodeUnknown, dbaas.CodeUnavailable:
 		return Failed
 	case dbaas.CodeQuota, dbaas.CodeNotCaughtUp:
-		return Neither
+		return Inconclusive
 	}
 	return Succeeded
 }

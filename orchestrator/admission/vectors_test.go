@@ -240,7 +240,7 @@ func TestBreaker_Probes(t *testing.T) {
 	if _, _, ok := b.Enter(at(0)); ok {
 		t.Error("a sixth probe was admitted")
 	}
-	b = b.Left(passes[0], Neither, at(0))
+	b = b.Left(passes[0], Inconclusive, at(0))
 	b, again, ok := b.Enter(at(0))
 	if !ok {
 		t.Error("no probe was admitted after one had left")

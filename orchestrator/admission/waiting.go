@@ -33,12 +33,12 @@ func (g *Gate) waitFor(ctx context.Context, deadline time.Time, w waiting) error
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	place := &place{Value: end}
-	if !g.takePlace(place, w.user, stage) {
+	if !g.beginWait(place, w.user, stage) {
 		return refused
 	}
 	began := g.cfg.Now()
 	defer func() {
-		g.leavePlace(place, stage)
+		g.endWait(place, stage)
 		g.cfg.Waited(stage, g.cfg.Now().Sub(began))
 	}()
 	for a := 1; ; a++ {
@@ -64,10 +64,10 @@ type place = Item[context.CancelCauseFunc]
 // errDisplaced ends the wait of an operation that makes room for another user's operation.
 var errDisplaced = errors.New("another user has fewer operations that wait")
 
-// takePlace adds an operation to those that wait, and reports whether there was room. If there was no room, it
+// beginWait adds an operation to those that wait, and reports whether there was room. If there was no room, it
 // refuses the newest operation of the user with the most waiting operations (by weight) instead, unless the new
 // operation's user has as many.
-func (g *Gate) takePlace(p *place, user, stage string) bool {
+func (g *Gate) beginWait(p *place, user, stage string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.places.Len() >= maxWaiting {
@@ -83,7 +83,7 @@ func (g *Gate) takePlace(p *place, user, stage string) bool {
 	return true
 }
 
-func (g *Gate) leavePlace(p *place, stage string) {
+func (g *Gate) endWait(p *place, stage string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting[stage]--

@@ -83,7 +83,7 @@ func (p *persdb) Changes(ctx context.Context, after dbaas.Seq, limit time.Durati
 		return dbaas.Page{}, ctx.Err()
 	}
 	for range p.pieces {
-		wait.Heard(ctx)
+		wait.ReportProgress(ctx)
 		if !wait.For(ctx, time.Second) {
 			return dbaas.Page{}, ctx.Err()
 		}

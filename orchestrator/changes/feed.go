@@ -146,7 +146,7 @@ func (f *Feed) read(ctx context.Context, after dbaas.Seq) (page dbaas.Page, even
 	case <-ctx.Done():
 		return dbaas.Page{}, nil, context.Cause(ctx)
 	}
-	ctx, cancel := wait.UntilQuiet(ctx, callTime) // a large commit may take long
+	ctx, cancel := wait.UntilStalled(ctx, callTime) // a large commit may take long
 	defer cancel()
 	page, err = f.cfg.Store.Changes(ctx, after, 0, pageBytes)
 	if err == nil && len(page.Entries) == 1 && isLarge(&page.Entries[0]) {

@@ -257,7 +257,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		m.stopping = true
 		m.proven = m.proven || a.Kind == ActionStop
 		if a.Kind == ActionKill {
-			m.doomedAt = cmp.Or(m.doomedAt, l.cfg.Now())
+			m.killSince = cmp.Or(m.killSince, l.cfg.Now())
 			l.blame(m, a.Host, l.cfg.Now())
 		}
 	}

@@ -28,7 +28,7 @@ type memory struct {
 	proven    bool // as Worker.Proven
 	assigning bool // as Worker.Assigning
 	stopping  bool // a kill, a stop or a removal is under way
-	doomedAt  time.Time
+	killSince time.Time
 	removal   wait.Backoff // after failed removals
 	pid       int          // kept after the worker has died
 	host      string
@@ -85,6 +85,6 @@ func (m *memory) worker(in launch.Instance) Worker {
 		ID: in.ID, PID: in.PID, Host: in.Host, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found, Proven: m.proven,
 		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
-		Stopping: m.stopping, KillSince: m.doomedAt,
+		Stopping: m.stopping, KillSince: m.killSince,
 	}
 }

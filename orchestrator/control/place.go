@@ -40,7 +40,7 @@ func (p *planner) writtenOff(w Worker) bool {
 	case p.away:
 		return now.Sub(w.LostAt) >= p.limits.Session
 	default:
-		return now.Sub(w.LostAt) >= p.limits.Again
+		return now.Sub(w.LostAt) >= p.limits.Reregister
 	}
 }
 

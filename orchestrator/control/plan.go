@@ -90,8 +90,8 @@ type Limits struct {
 	// registrations of most workers vanish together, or after the loop got a new session: then the
 	// coordinator was away, not the workers.
 	Session time.Duration
-	// Again is how long a worker may take to register again after it changed its session.
-	Again time.Duration
+	// Reregister is how long a worker may take to register again after it changed its session.
+	Reregister time.Duration
 	// Bus is how long a worker may be without the bus while others have it.
 	Bus time.Duration
 	// Ready is how long a worker may take to accept a role, and then how long it may go without progress until it is
@@ -203,7 +203,7 @@ func (p *planner) killSilent() {
 		}
 		since, patience, reason := latest(w.RoleSince, w.ProgressAt, p.observed.BusSince), p.limits.Ready, "no progress"
 		if !w.LostAt.IsZero() {
-			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
+			since, patience, reason = w.LostAt, p.limits.Reregister, "registration lost"
 			if p.away || w.Role != dbaas.RoleMaster || w.Leaving {
 				patience = p.limits.Session
 			}

@@ -199,7 +199,7 @@ func (l *Loop) noteHung(ctx context.Context, hung map[dbaas.WorkerID]hang, now t
 		if known {
 			continue
 		}
-		m.doomedAt = time.Time{} // a kill that an earlier suspicion began no longer counts
+		m.killSince = time.Time{} // a kill that an earlier suspicion began no longer counts
 		l.cfg.Log.WarnContext(ctx, "worker hangs", logkey.Worker, string(id), logkey.PID, m.pid, logkey.Role, string(m.role), logkey.Reason, h.reason)
 		l.emit(EventMembership, WorkerEvent{PID: m.pid, Worker: id, Host: m.host, Role: m.role, Epoch: m.epoch, Change: "hung"})
 	}

@@ -104,8 +104,8 @@ func (d *Dispatcher) accept(ctx context.Context, op *dbaas.Operation, deadline t
 // resent marks a write that is sent again in another message.
 func resent(op *dbaas.Operation) { op.Resent = true }
 
-// doubtRefusal turns a refusal of a resent write into CodeUnknown, since the write in the first message may still run.
-func doubtRefusal(r *dbaas.OperationResult) {
+// refusalToUnknown turns a refusal of a resent write into CodeUnknown, since the write in the first message may still run.
+func refusalToUnknown(r *dbaas.OperationResult) {
 	if r.Code != dbaas.CodeOK && r.Code != dbaas.CodeMismatch {
 		r.Code = dbaas.CodeUnknown
 	}
@@ -128,7 +128,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		unsent:   writeUnsent,
 		lost:     writeLost,
 		again:    resent,
-		onResent: doubtRefusal,
+		onResent: refusalToUnknown,
 		code:     func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
 		share:    func(op *dbaas.Operation) (string, int) { return op.User, len(op.Statements) },
 	}

@@ -176,9 +176,9 @@ func (o *options) apply(r *dbaas.Read) {
 	}
 }
 
-// readTimeout returns how long a read may take: the client's timeout, or otherwise if the client sets none.
-func (o *options) readTimeout(otherwise time.Duration) time.Duration {
-	timeout := cmp.Or(o.timeout, otherwise)
+// readTimeout returns how long a read may take: the client's timeout, or fallback if the client sets none.
+func (o *options) readTimeout(fallback time.Duration) time.Duration {
+	timeout := cmp.Or(o.timeout, fallback)
 	if o.linearTimeout > 0 && (o.level == "linearizable" || o.level == "strong") {
 		timeout = min(timeout, o.linearTimeout)
 	}

@@ -74,7 +74,7 @@ func (c *Cache) offer(frame []byte) {
 	case e == nil || c.feed.gap:
 		c.defers(entry)
 	case entry.Cluster == e.cluster && uint64(entry.Seq) <= e.applied.Load(): // it came twice
-	case entry.Cluster == e.cluster && uint64(entry.Seq) == e.applied.Load()+1 && !entry.Away && entry.Epoch >= c.feed.epoch:
+	case entry.Cluster == e.cluster && uint64(entry.Seq) == e.applied.Load()+1 && !entry.ChangesOmitted && entry.Epoch >= c.feed.epoch:
 		c.process(e, &entry)
 	default: // the log decides
 		c.defers(entry)
@@ -162,7 +162,7 @@ func (c *Cache) catchUp(ctx context.Context) error {
 		if !gap {
 			return nil
 		}
-		callCtx, cancel := wait.UntilQuiet(ctx, pageTimeout)
+		callCtx, cancel := wait.UntilStalled(ctx, pageTimeout)
 		page, err := c.cfg.Store.Log(callCtx, after, 0)
 		cancel()
 		switch code := dbaas.CodeOf(err); {
@@ -225,7 +225,7 @@ func (c *Cache) drain() bool {
 		entry, e := &c.feed.waiting[i], c.era.Load()
 		switch next := e.applied.Load() + 1; {
 		case entry.Cluster != e.cluster || uint64(entry.Seq) < next:
-		case uint64(entry.Seq) > next || entry.Away || entry.Epoch < c.feed.epoch:
+		case uint64(entry.Seq) > next || entry.ChangesOmitted || entry.Epoch < c.feed.epoch:
 			return false // the log has the missing entries, unless the broadcast's entry never got into the log
 		default:
 			c.process(e, entry)

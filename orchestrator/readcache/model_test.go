@@ -108,7 +108,7 @@ func (m *model) Log(ctx context.Context, after dbaas.Seq, _ time.Duration) (dbaa
 		return dbaas.Page{}, errors.New("away")
 	}
 	for range m.pieces.Load() {
-		wait.Heard(ctx)
+		wait.ReportProgress(ctx)
 		if !wait.For(ctx, time.Second) {
 			return dbaas.Page{}, ctx.Err()
 		}

@@ -29,8 +29,10 @@ type Sample struct {
 // Milliseconds is a duration that JSON shows as a number of milliseconds.
 type Milliseconds float64
 
-// In returns d in milliseconds.
-func In(d time.Duration) Milliseconds { return Milliseconds(float64(d) / float64(time.Millisecond)) }
+// InMilliseconds returns d in milliseconds.
+func InMilliseconds(d time.Duration) Milliseconds {
+	return Milliseconds(float64(d) / float64(time.Millisecond))
+}
 
 // Duration returns m as a time.Duration.
 func (m Milliseconds) Duration() time.Duration {

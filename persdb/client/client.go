@@ -140,7 +140,7 @@ func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Op
 // Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds.
 //
 // The server waits at most a minute for entries. A page may take any time as long as its bytes keep arriving: each
-// arrival is reported by wait.Heard, and the client's timeout bounds the pauses between arrivals.
+// arrival is reported by wait.ReportProgress, and the client's timeout bounds the pauses between arrivals.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	return c.page(ctx, fmt.Sprintf("%s?after=%d&wait=%d", PathLog, after, max(0, wait.Milliseconds())), wait)
 }

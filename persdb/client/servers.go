@@ -42,7 +42,7 @@ func ask[T any](ctx context.Context, c *Client, whom audience, r rpc.Request, ca
 			continue
 		}
 		if a.try(ctx, at, r) {
-			return a.out, a.told()
+			return a.out, a.result()
 		}
 		if dbaas.IsNotActive(a.err) {
 			a.idle = append(a.idle, at)
@@ -58,11 +58,11 @@ func ask[T any](ctx context.Context, c *Client, whom audience, r rpc.Request, ca
 		r.Header.Set(HeaderTakeOver, "1")
 		for _, at := range a.idle {
 			if a.try(ctx, at, r) { // a refusal may mean that this server lacks what another one has.
-				return a.out, a.told()
+				return a.out, a.result()
 			}
 		}
 	}
-	return a.out, a.told()
+	return a.out, a.result()
 }
 
 // attempts are those of one call.
@@ -129,9 +129,9 @@ func unanswered(err error) bool {
 	return ok && e.Err != nil && (e.Code == dbaas.CodeUnavailable || e.Code == dbaas.CodeUnknown)
 }
 
-// told returns the error of the call. If an attempt may have been carried out, no later attempt can prove the opposite: the
+// result returns the error of the call. If an attempt may have been carried out, no later attempt can prove the opposite: the
 // code is then CodeUnknown, and the error wraps no cause with another meaning.
-func (a *attempts[T]) told() error {
+func (a *attempts[T]) result() error {
 	switch {
 	case a.err == nil:
 		return nil

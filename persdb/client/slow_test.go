@@ -83,7 +83,7 @@ func TestClient_Log_SlowLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := wait.UntilQuiet(t.Context(), 2*time.Second)
+				ctx, cancel := wait.UntilStalled(t.Context(), 2*time.Second)
 				defer cancel()
 				began := time.Now()
 				page, err := c.Log(ctx, 0, 0)

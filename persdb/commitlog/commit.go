@@ -79,7 +79,7 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 				return err
 			}
 		}
-		b.copyTwins()
+		b.copyDuplicates()
 		out.Results, entry = b.results, b.entry
 		return nil
 	})
@@ -192,8 +192,8 @@ func (b *batch) refuse(i int, code dbaas.Code, message string) {
 	b.results[i] = dbaas.OperationResult{ID: b.ops[i].ID, Code: code, Message: message}
 }
 
-// copyTwins gives repeated operations of the batch the result of the first.
-func (b *batch) copyTwins() {
+// copyDuplicates gives repeated operations of the batch the result of the first.
+func (b *batch) copyDuplicates() {
 	for i, j := range b.duplicates {
 		if b.ops[i].Fingerprint != b.ops[j].Fingerprint {
 			b.refuse(i, dbaas.CodeMismatch, mismatchMessage)

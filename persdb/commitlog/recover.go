@@ -76,7 +76,7 @@ func (s *Store) readIndex(ctx context.Context, from, head dbaas.Seq) error {
 		s.index.addRecord(r, s.cfg.Elapsed())
 		s.mu.Unlock()
 		if r.Damage != 0 {
-			s.tellDamage(ctx, r)
+			s.logDamage(ctx, r)
 		}
 		if r.Damage != DamagedOperations && r.Entry.At.After(s.lastAt) {
 			s.lastAt = r.Entry.At
@@ -85,8 +85,8 @@ func (s *Store) readIndex(ctx context.Context, from, head dbaas.Seq) error {
 	})
 }
 
-// tellDamage logs what is lost by a damaged entry.
-func (s *Store) tellDamage(ctx context.Context, r *Record) {
+// logDamage logs what is lost by a damaged entry.
+func (s *Store) logDamage(ctx context.Context, r *Record) {
 	lost := "its changes: replicas that need it take a snapshot"
 	if r.Damage == DamagedOperations {
 		lost = "its changes and its operations: replicas that need it take a snapshot, writes that may have been in it are refused when they come again"

@@ -60,7 +60,7 @@ func (l *Log) enter(s *session, free, take bool) (bool, error) {
 	case !a.guarded || a.owner == l.owner:
 		return false, dbaas.Errorf(dbaas.CodeUnavailable, "the settings of the server have changed meanwhile")
 	}
-	return false, l.checkCluster(&a.sight)
+	return false, l.checkCluster(&a.logView)
 }
 
 // view proves what the log holds, on a session without a fence.
@@ -76,7 +76,7 @@ func (l *Log) view(s *session) error {
 }
 
 // checkCluster returns an error if the log is of another cluster than the data folder.
-func (l *Log) checkCluster(seen *sight) error {
+func (l *Log) checkCluster(seen *logView) error {
 	if seen.cluster == l.cluster {
 		return nil
 	}

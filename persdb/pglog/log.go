@@ -256,7 +256,7 @@ func (l *Log) send(on *session, size int, s statement, params ...[]byte) (answer
 	n := l.sent.Add(1)
 	a, err := on.step(limit(on.least, size+l.owed), s, params...)
 	if err == nil && a.done {
-		err = l.note(&a.sight)
+		err = l.note(&a.logView)
 	}
 	switch {
 	case err != nil:
@@ -274,7 +274,7 @@ func (l *Log) send(on *session, size int, s statement, params ...[]byte) (answer
 }
 
 // note notes what is proven to be stored. It returns an error if the log lacks what was proven before.
-func (l *Log) note(a *sight) error {
+func (l *Log) note(a *logView) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.head < l.at.stored || a.epoch < l.at.epoch {

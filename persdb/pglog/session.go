@@ -28,11 +28,11 @@ type session struct {
 type answer struct {
 	done  bool   // the statement did its work, and that is on the disk of a standby
 	value uint64 // the first column of the statement's row
-	sight
+	logView
 }
 
-// sight is what look returns. If a statement was done, all of it is on the disk of a standby.
-type sight struct {
+// logView is what look returns. If a statement was done, all of it is on the disk of a standby.
+type logView struct {
 	cluster       string
 	fence         uint64
 	epoch         dbaas.Epoch
@@ -43,7 +43,7 @@ type sight struct {
 	owner         string // the process that began the newest session
 }
 
-func (s *sight) bounds() commitlog.Bounds {
+func (s *logView) bounds() commitlog.Bounds {
 	return commitlog.Bounds{Head: dbaas.Head{Seq: s.head, Epoch: s.epoch}, Trimmed: s.trimmed}
 }
 
@@ -64,7 +64,7 @@ func (s *session) step(limit time.Duration, name statement, params ...[]byte) (a
 		return answer{}, err
 	}
 	if a.done {
-		if err = s.await(&a.sight); err != nil {
+		if err = s.await(&a.logView); err != nil {
 			return answer{}, unknown(errors.Join(errNoStandby, err))
 		}
 	}
@@ -76,7 +76,7 @@ func (s *session) step(limit time.Duration, name statement, params ...[]byte) (a
 
 // await returns when a standby has on its disk what a look has seen, or when PostgreSQL warns. It uses nothing else of
 // later looks: they may show entries of another process that no standby has.
-func (s *session) await(seen *sight) error {
+func (s *session) await(seen *logView) error {
 	for !seen.flushed && s.warning == "" {
 		wait.For(context.Background(), lookPause)
 		later, err := s.look(seen.lsn)
@@ -90,7 +90,7 @@ func (s *session) await(seen *sight) error {
 
 // prove returns what the log holds, once a standby has all of that on its disk. It writes nothing. After an error the
 // session is of no use.
-func (s *session) prove() (sight, error) {
+func (s *session) prove() (logView, error) {
 	over := time.AfterFunc(s.least, s.close)
 	defer over.Stop()
 	s.warning = ""
@@ -99,10 +99,10 @@ func (s *session) prove() (sight, error) {
 		err = s.await(&seen)
 	}
 	if err != nil || !seen.flushed {
-		return sight{}, dbaas.WrapError(dbaas.CodeUnavailable, "what the log holds could not be proven", errors.Join(errNoStandby, err))
+		return logView{}, dbaas.WrapError(dbaas.CodeUnavailable, "what the log holds could not be proven", errors.Join(errNoStandby, err))
 	}
 	if !seen.guarded {
-		return sight{}, dbaas.Errorf(dbaas.CodeUnavailable, "the settings of the server do not keep entries")
+		return logView{}, dbaas.Errorf(dbaas.CodeUnavailable, "the settings of the server do not keep entries")
 	}
 	return seen, nil
 }
@@ -134,7 +134,7 @@ func (s *session) sendAndLook(name statement, params [][]byte) (answer, error) {
 		}
 	}
 	if rows, err = committed(p); err == nil {
-		a.sight, err = sightOf(rows)
+		a.logView, err = logViewOf(rows)
 	}
 	if err = errors.Join(err, p.Close()); err != nil {
 		return answer{}, unknown(err)
@@ -194,29 +194,29 @@ func failed(err error) error {
 }
 
 // look asks whether a standby has the WAL up to lsn.
-func (s *session) look(lsn string) (sight, error) {
+func (s *session) look(lsn string) (logView, error) {
 	result := s.pg.ExecPrepared(context.Background(), string(look), [][]byte{[]byte(lsn)}, nil, nil).Read()
 	if result.Err != nil {
-		return sight{}, result.Err
+		return logView{}, result.Err
 	}
-	return sightOf(result.Rows)
+	return logViewOf(result.Rows)
 }
 
-// sightOf reads the row of look.
-func sightOf(rows [][][]byte) (sight, error) {
+// logViewOf reads the row of look.
+func logViewOf(rows [][][]byte) (logView, error) {
 	const columns = 9
 	if len(rows) != 1 || len(rows[0]) != columns {
-		return sight{}, fmt.Errorf("log_meta has %d rows, want 1", len(rows))
+		return logView{}, fmt.Errorf("log_meta has %d rows, want 1", len(rows))
 	}
 	row := rows[0]
 	var numbers [4]uint64
 	for i := range numbers {
 		var err error
 		if numbers[i], err = strconv.ParseUint(string(row[i+1]), 10, 64); err != nil {
-			return sight{}, fmt.Errorf("log_meta: %w", err)
+			return logView{}, fmt.Errorf("log_meta: %w", err)
 		}
 	}
-	return sight{
+	return logView{
 		cluster: string(row[0]), fence: numbers[0], epoch: dbaas.Epoch(numbers[1]), head: dbaas.Seq(numbers[2]),
 		trimmed: dbaas.Seq(numbers[3]), guarded: string(row[5]) == "t", lsn: string(row[6]), flushed: string(row[7]) == "t",
 		owner: string(row[8]),

@@ -46,7 +46,7 @@ func (s *source) note(ctx context.Context, err error) error {
 
 // List implements place.Place.
 func (s *source) List(ctx context.Context, prefix string) ([]place.Object, error) {
-	ctx, cancel := wait.UntilQuiet(ctx, quiet)
+	ctx, cancel := wait.UntilStalled(ctx, quiet)
 	defer cancel()
 	objects, err := s.Place.List(ctx, prefix)
 	return objects, s.note(ctx, err)

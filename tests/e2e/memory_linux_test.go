@@ -82,7 +82,7 @@ func TestPersdb_LargestWrites_FitItsMemory(t *testing.T) {
 	for n := range 2 {
 		write := storetest.Op(n, "INSERT INTO users VALUES("+strconv.Itoa(n)+", ?)")
 		write.Statements[0].Args = []dbaas.Value{dbaas.Text(strings.Repeat("x", 60<<20))}
-		if out := storetest.Commit(t, c, epoch, write); !storetest.Entry(t, out).Away {
+		if out := storetest.Commit(t, c, epoch, write); !storetest.Entry(t, out).ChangesOmitted {
 			t.Fatalf("the entry came back with the answer: %+v", out.Results)
 		}
 		var readers sync.WaitGroup

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// tries is how many commits of an operation alone may fail before the operation is refused. patientTries is the same
+	// tries is how many commits of an operation alone may fail before the operation is refused. triesWithoutCaller is the same
 	// for an operation without a deadline: no caller waits for it, so it may take longer.
-	tries        = 4
-	patientTries = 8
+	tries              = 4
+	triesWithoutCaller = 8
 	// firstPause and maxPause bound the pause between these attempts; each pause is five times the previous one.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -58,7 +58,7 @@ func (op *operation) failedAlone(now time.Time) (last bool) {
 	if op.waits() {
 		return op.alone >= tries
 	}
-	return op.alone >= patientTries
+	return op.alone >= triesWithoutCaller
 }
 
 // message is one delivery of operations. It belongs to the committing goroutine.
@@ -141,7 +141,7 @@ func (r ref) refuse(code dbaas.Code, message string) {
 		op.GiveUp, op.alone, op.share = message, 0, 1
 	case r.m.dead:
 		// One more attempt alone after the longest pause, also if persdb refused it by a result and no commit failed.
-		op.alone, op.share, op.notBefore = patientTries-1, 1, time.Now().Add(maxPause)
+		op.alone, op.share, op.notBefore = triesWithoutCaller-1, 1, time.Now().Add(maxPause)
 	default:
 		r.reject()
 	}

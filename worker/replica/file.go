@@ -88,9 +88,9 @@ func (f *file) open(o sqlite.Options) (*sqlite.Conn, error) {
 	return c, nil
 }
 
-// spoiled reports whether err, from opening a Reader, means that no Reader can be opened on f any more. A lack of memory
+// unopenable reports whether err, from opening a Reader, means that no Reader can be opened on f any more. A lack of memory
 // or of file descriptors does not mean that: it passes, and the next file could not be opened either.
-func (f *file) spoiled(err error) bool {
+func (f *file) unopenable(err error) bool {
 	if errors.Is(err, sqlite.ErrDamaged) {
 		return true
 	}

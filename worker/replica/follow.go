@@ -101,7 +101,7 @@ func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 			gap = true
 		case e.Seq <= at.Seq:
 			r.Stats.Duplicates.Add(1)
-		case e.Seq > at.Seq+1, e.Away: // an entry that is away must be read from the log.
+		case e.Seq > at.Seq+1, e.ChangesOmitted: // an entry that is away must be read from the log.
 			gap = true
 		case e.Epoch < at.Epoch:
 			// Such an entry is never in the log, so its sender was not allowed to write.
@@ -180,7 +180,7 @@ func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) err
 }
 
 func (r *Replica) page(ctx context.Context, after dbaas.Seq, quiet time.Duration) (dbaas.Page, error) {
-	ctx, cancel := wait.UntilQuiet(wait.OnHeard(ctx, func() { r.progress.Add(1) }), quiet)
+	ctx, cancel := wait.UntilStalled(wait.OnProgress(ctx, func() { r.progress.Add(1) }), quiet)
 	defer cancel()
 	return r.config.Store.Log(ctx, after, 0)
 }
@@ -197,7 +197,7 @@ func (r *Replica) watchHead(ctx context.Context) {
 			return
 		}
 		r.compare(ctx)
-		r.stepBack(ctx)
+		r.dropOldIfBehind(ctx)
 	}
 }
 

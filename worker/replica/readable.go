@@ -146,8 +146,8 @@ func (r *Replica) leave(ctx context.Context, f *file, err error) {
 // same moment.
 const snapshotJitter = 500 * time.Millisecond
 
-// stepBack drops the old file once another worker has entries that it lacks: reads that need those entries go there.
-func (r *Replica) stepBack(ctx context.Context) {
+// dropOldIfBehind drops the old file once another worker has entries that it lacks: reads that need those entries go there.
+func (r *Replica) dropOldIfBehind(ctx context.Context) {
 	r.mu.Lock()
 	old, seq := r.old, r.oldHead.Seq
 	r.mu.Unlock()

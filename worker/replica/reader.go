@@ -46,7 +46,7 @@ func (r *Replica) scanner() (*Reader, error) {
 	f, ok := r.file, r.ready
 	r.mu.Unlock()
 	rd, err := r.reader(f, ok, (*file).scan, (*file).drop)
-	if err != nil && ok && f.spoiled(err) {
+	if err != nil && ok && f.unopenable(err) {
 		r.invalidate(f, err)
 	}
 	return rd, err

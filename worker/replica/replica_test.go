@@ -149,7 +149,7 @@ func TestReplica_Apply_LargeEntryIsFetched(t *testing.T) {
 	l := bound(t, store, nil)
 	l.reaches(0)
 	entries := fill(store, 1, 4)
-	entries[1].Changes, entries[1].Away = nil, true
+	entries[1].Changes, entries[1].ChangesOmitted = nil, true
 	l.broadcast(entries...)
 	l.reaches(4)
 	l.equals(store)

@@ -24,7 +24,7 @@ func TestReplica_CatchUp_SlowPage(t *testing.T) {
 				if !wait.For(ctx, time.Second) {
 					return context.Cause(ctx)
 				}
-				wait.Heard(ctx)
+				wait.ReportProgress(ctx)
 			}
 			return nil
 		}},

@@ -100,7 +100,7 @@ func majorityKilled(e *ensemble) {
 
 // A follower that is cut off answers reads for a while. They prove nothing: its client, which reaches no other server, is
 // suspended before the others see its session end.
-func TestEnsemble_FollowerCutOff_DoubtBeforeLoss(t *testing.T) {
+func TestEnsemble_FollowerCutOff_SuspendedBeforeLoss(t *testing.T) {
 	t.Parallel()
 	e := &ensemble{Ensemble: zktest.StartCuttable(t), t: t, root: "/cut"}
 	follower := (e.Leader(e.t) + 1) % len(e.Servers)

@@ -189,7 +189,7 @@ func TestSession_ConnectionReset_SessionGoesOn(t *testing.T) {
 
 // A server that sends but does not receive proves nothing: the session is suspended before the session's end, although the
 // server's events keep the connection busy until then.
-func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
+func TestSession_HeardByNobody_SuspendedBeforeLoss(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	a, network := open(t, w)

@@ -228,17 +228,17 @@ func (p *publisher) late(m *publication) {
 	}()
 }
 
-// quiet reports whether this connection's node may be silent: nothing has arrived for longer than the interval of the pulse
+// maybeSilent reports whether this connection's node may be silent: nothing has arrived for longer than the interval of the pulse
 // or, for large messages, the heartbeats. The session ends soon, unless the node is heard again. A node that blocks
 // publishers may not answer.
-func (p *publisher) quiet() bool {
+func (p *publisher) maybeSilent() bool {
 	silent := time.Since(time.Unix(0, p.heard.Load()))
 	return silent > p.config.ConfirmTimeout*3/4 && !p.blocked.Load()
 }
 
 // confirmed waits for the confirm of m, positive or negative.
 func (p *publisher) confirmed(ctx context.Context, m *publication) error {
-	if p.owes(m) && !p.quiet() {
+	if p.owes(m) && !p.maybeSilent() {
 		return fmt.Errorf("%w: its queue has not confirmed an earlier one", mq.ErrUnconfirmed)
 	}
 	begun, limit := time.Now(), time.Duration(p.config.confirmTimeouts())*p.config.ConfirmTimeout
@@ -255,7 +255,7 @@ func (p *publisher) confirmed(ctx context.Context, m *publication) error {
 		case <-timer.C:
 		}
 		took := time.Since(begun)
-		if m.elsewhere && p.quiet() && took < limit {
+		if m.elsewhere && p.maybeSilent() && took < limit {
 			timer.Reset(pulsePeriod) // if the session ends, m can be repeated
 			continue
 		}

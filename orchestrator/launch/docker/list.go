@@ -49,7 +49,7 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 // millisecond. If the engine does not answer in time, complete uses the last result of Inspect for that container;
 // without one the pid is zero. It reports false if the container has been removed in the meantime.
 func (l *Launcher) complete(ctx context.Context, listed Container) (Container, bool) {
-	if dead, ok := l.toldDead(listed); ok {
+	if dead, ok := l.reportedDead(listed); ok {
 		return dead, true
 	}
 	if listed.Status == statusCreated { // has no pid
@@ -72,9 +72,9 @@ func (l *Launcher) complete(ctx context.Context, listed Container) (Container, b
 	return listed, true
 }
 
-// toldDead returns a container whose death the engine has reported in an event. After a death the engine answers no
+// reportedDead returns a container whose death the engine has reported in an event. After a death the engine answers no
 // Inspect until it has cleaned up, which takes some 200 ms; until then its list shows the container as running.
-func (l *Launcher) toldDead(c Container) (Container, bool) {
+func (l *Launcher) reportedDead(c Container) (Container, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	code, ok := l.dead[c.ID]

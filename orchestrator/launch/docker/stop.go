@@ -21,7 +21,7 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	if err != nil {
 		return err
 	}
-	l.ask(id)
+	l.markStopping(id)
 	return l.kill(ctx, c.ID)
 }
 
@@ -53,9 +53,9 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	if !c.running() {
 		return nil
 	}
-	if first := l.ask(id); first && c.Status != statusPaused {
+	if first := l.markStopping(id); first && c.Status != statusPaused {
 		if err = l.engine.Signal(ctx, c.ID, "SIGTERM"); err != nil && !errors.Is(err, errConflict) {
-			l.unask(id)
+			l.unmarkStopping(id)
 			return gone(what, err)
 		}
 	}
@@ -72,8 +72,8 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	}
 }
 
-// ask notes that a worker was asked to end, and reports whether this is the first time.
-func (l *Launcher) ask(id dbaas.WorkerID) bool {
+// markStopping notes that a worker was asked to end, and reports whether this is the first time.
+func (l *Launcher) markStopping(id dbaas.WorkerID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := !l.asked[id]
@@ -81,7 +81,7 @@ func (l *Launcher) ask(id dbaas.WorkerID) bool {
 	return first
 }
 
-func (l *Launcher) unask(id dbaas.WorkerID) {
+func (l *Launcher) unmarkStopping(id dbaas.WorkerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.asked, id)
@@ -116,7 +116,7 @@ func (l *Launcher) remove(ctx context.Context, container string) error {
 	if err := l.engine.Remove(ctx, c.ID); err != nil && !errors.Is(err, errNotFound) {
 		return launch.Unavailable(what, err)
 	}
-	l.unask(identity(c))
+	l.unmarkStopping(identity(c))
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (l *Launcher) Clear(ctx context.Context) error {
 	var group sync.WaitGroup
 	for n, c := range found {
 		group.Go(func() {
-			l.ask(identity(c))
+			l.markStopping(identity(c))
 			if errs[n] = l.kill(ctx, c.ID); errs[n] == nil || errors.Is(errs[n], launch.ErrNoWorker) {
 				errs[n] = l.remove(ctx, c.ID)
 			}

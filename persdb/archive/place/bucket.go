@@ -118,7 +118,7 @@ type sent struct{ ctx context.Context }
 // Read implements io.Reader.
 func (s sent) Read(p []byte) (int, error) {
 	if len(p) > 0 {
-		wait.Heard(s.ctx)
+		wait.ReportProgress(s.ctx)
 	}
 	return len(p), nil
 }
@@ -152,7 +152,7 @@ func (b bucket) List(ctx context.Context, prefix string) ([]Object, error) {
 		if o.Err != nil {
 			return nil, b.wrap("list", prefix, o.Err)
 		}
-		wait.Heard(ctx)
+		wait.ReportProgress(ctx)
 		objects = append(objects, Object{Name: strings.TrimPrefix(o.Key, b.prefix), Bytes: o.Size, Modified: o.LastModified})
 	}
 	return objects, context.Cause(ctx)

@@ -102,7 +102,7 @@ func (f folder) List(ctx context.Context, prefix string) ([]Object, error) {
 		if !strings.HasPrefix(name, prefix) {
 			return nil
 		}
-		wait.Heard(ctx)
+		wait.ReportProgress(ctx)
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -180,7 +180,7 @@ func (h heard) Read(p []byte) (int, error) {
 	}
 	n, err := h.body.Read(p)
 	if n > 0 {
-		wait.Heard(h.ctx)
+		wait.ReportProgress(h.ctx)
 	}
 	return n, err
 }

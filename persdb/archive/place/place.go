@@ -15,8 +15,8 @@ import (
 
 // Place stores objects by name.
 //
-// The methods have no timeout of their own: the caller bounds them with ctx. wait.UntilQuiet works too, since bodies
-// and listings report their progress with wait.Heard.
+// The methods have no timeout of their own: the caller bounds them with ctx. wait.UntilStalled works too, since bodies
+// and listings report their progress with wait.ReportProgress.
 type Place interface {
 	// Create stores the bytes of body under a new name. They are durable once it returns nil. ErrExists means that the
 	// name is taken; the existing object is unchanged. After any other error the object may exist, but only whole.

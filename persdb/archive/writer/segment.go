@@ -118,7 +118,7 @@ func (a *Archiver) skip(ctx context.Context, to dbaas.Seq) {
 // put stores one object if this process is still the archive's writer. If the name is taken, put returns nil: the
 // object is this process's own, from an attempt whose answer was lost.
 func (a *Archiver) put(ctx context.Context, kind, name string, body io.Reader) error {
-	ctx, cancel := wait.UntilQuiet(ctx, quiet)
+	ctx, cancel := wait.UntilStalled(ctx, quiet)
 	defer cancel()
 	began := time.Now()
 	err := a.checkWriter(ctx)

@@ -18,7 +18,7 @@ import (
 // positions can be restored as before, so an interrupted step is simply repeated by the next tidy. If the archive has lost
 // entries, tidy only makes begin run again.
 func (a *Archiver) tidy(ctx context.Context) error {
-	ctx, cancel := wait.UntilQuiet(ctx, quiet)
+	ctx, cancel := wait.UntilStalled(ctx, quiet)
 	defer cancel()
 	if err := a.checkWriter(ctx); err != nil {
 		return err
@@ -191,7 +191,7 @@ func replacement(segments []archive.Segment, s archive.Segment) *archive.Segment
 }
 
 func (a *Archiver) remove(ctx context.Context, name string) error {
-	wait.Heard(ctx)
+	wait.ReportProgress(ctx)
 	err := a.cfg.Place.Remove(ctx, name)
 	if err == nil {
 		failpoint.Hit(failpoint.ArchiveRemoved)

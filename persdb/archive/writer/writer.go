@@ -316,7 +316,7 @@ func (a *Archiver) giveUp(ctx context.Context, err error) bool {
 // begin instead.
 func (a *Archiver) step(ctx context.Context) error {
 	if !a.isReady() {
-		looking, cancel := wait.UntilQuiet(ctx, quiet)
+		looking, cancel := wait.UntilStalled(ctx, quiet)
 		defer cancel()
 		return a.begin(looking)
 	}
