@@ -170,12 +170,6 @@ func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) (e *dbaas.
 	return e, coded
 }
 
-// WriteError answers r with err, for handlers outside an API such as the gateway's. course reports whether the path
-// answers `{}` by default.
-func WriteError(w http.ResponseWriter, r *http.Request, course bool, err error) {
-	writeError(w, r, course, err)
-}
-
 // codeOf is dbaas.CodeOf, but also knows the errors of contexts.
 func codeOf(err error) dbaas.Code {
 	code := dbaas.CodeOf(err)
@@ -215,8 +209,8 @@ func problemOf(err error) Problem {
 	return p
 }
 
-// writeError writes the status, headers and body for err.
-func writeError(w http.ResponseWriter, r *http.Request, course bool, err error) {
+// WriteError answers r with err. course reports whether the path answers `{}` by default.
+func WriteError(w http.ResponseWriter, r *http.Request, course bool, err error) {
 	p := problemOf(err)
 	p.Instance = RequestID(r.Context())
 	h := w.Header()

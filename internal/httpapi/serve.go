@@ -129,7 +129,7 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 	if c.Response().Committed {
 		return
 	}
-	writeError(c.Response(), c.Request(), rt != nil && rt.course, err)
+	WriteError(c.Response(), c.Request(), rt != nil && rt.course, err)
 }
 
 // ofConnection reports whether an error is of the connection to the client.

@@ -111,6 +111,6 @@ func (s *Server) sameSite(next http.Handler) http.Handler {
 			s.cfg.AddHeaders(w.Header(), r.URL.Path)
 		}
 		s.cfg.Log.DebugContext(r.Context(), "request of another site refused", logkey.RequestID, id, logkey.Error, err.Error())
-		writeError(w, r.WithContext(WithRequestID(r.Context(), id)), false, err)
+		WriteError(w, r.WithContext(WithRequestID(r.Context(), id)), false, err)
 	})
 }

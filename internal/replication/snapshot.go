@@ -37,12 +37,10 @@ func (s *Snapshot) Head() dbaas.Head { return s.head }
 
 // DropOwn removes from an installed snapshot the tables that only persdb needs: all of the system's own tables except
 // the position.
-func DropOwn(c *sqlite.Conn) error { return dropInternal(c, positionTable) }
+func DropOwn(c *sqlite.Conn) error { return DropInternal(c, positionTable) }
 
-// DropInternal removes all of the system's own tables from a copy of the database.
-func DropInternal(c *sqlite.Conn) error { return dropInternal(c) }
-
-func dropInternal(c *sqlite.Conn, except ...string) error {
+// DropInternal removes the system's own tables from a copy of the database, except those named.
+func DropInternal(c *sqlite.Conn, except ...string) error {
 	names, err := internalNames(c)
 	if err != nil {
 		return err
