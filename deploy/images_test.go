@@ -109,7 +109,7 @@ func TestImages_Refusals(t *testing.T) {
 	s.write(filepath.Join(s.root, "deploy", "images.sh"), s.read("images.sh"))
 	s.write(filepath.Join(s.root, "go.mod"), "module m\n\ngo 1.99\n")
 	s.write(filepath.Join(s.engine, "bin", "docker"), "#!/bin/sh\necho built >>\"$ENGINE/calls\"\n")
-	for setting, want := range map[string]string{"GO=no-go": "no-go is missing: install Go (1.99 or newer)", "IMAGES=offical": "IMAGES is offical; allowed: official, debian"} {
+	for setting, want := range map[string]string{"GO=no-go": "no-go is missing: install Go (1.99 or newer)", "IMAGES=none": "IMAGES is none; allowed: official, debian"} {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(s.root, "deploy", "images.sh"))
 		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"), "ENGINE="+s.engine, "GO=true", "IMAGES=", setting)
 		out, err := cmd.CombinedOutput()

@@ -24,9 +24,9 @@ func (s *stack) testRestore(t *testing.T, w *writer) {
 		t.Helper()
 		replaced = append(replaced, "$PWD", dir, "rideshare_", s.project+"_", "rideshare/rideshare:local", "rideshare/rideshare:"+s.project, "rideshare/rabbitmq:debian12", rabbitmq)
 		script := strings.NewReplacer(replaced...).Replace(s.block(t, heading, number))
-		if out, err := s.run(t.Context(), "env", "ORCHESTRATOR_URL="+s.orchestrator, "bash", "-euc", script); err != nil {
+		if out, failure := s.run(t.Context(), "env", "ORCHESTRATOR_URL="+s.orchestrator, "bash", "-euc", script); failure != nil {
 			s.keepLogs(t, "restore")
-			t.Fatalf("%s: %v\n%s", script, err, out)
+			t.Fatalf("%s: %v\n%s", script, failure, out)
 		}
 		s.awaitWhole(t)
 	}
