@@ -48,6 +48,24 @@ func wantFollowed(t *testing.T, from, to *commitlog.Store) {
 	})
 }
 
+// following is a store that is not active. It refuses to show the log when it has not followed for a second, as on a slow
+// machine.
+type following struct {
+	*commitlog.Store
+	t *testing.T
+}
+
+// Log waits until the store shows the log.
+func (s following) Log(ctx context.Context, after dbaas.Seq, patience time.Duration) (page dbaas.Page, err error) {
+	testenv.Eventually(s.t, soon, func() error {
+		if page, err = s.Store.Log(ctx, after, patience); dbaas.IsNotActive(err) {
+			return err
+		}
+		return nil
+	})
+	return page, err
+}
+
 // An instance that is not active refuses what decides, serves what it has, follows, and takes over with all of it, under
 // the same epoch. The other one then refuses, and does not take the log back.
 func TestStore_Instances_TakeOver(t *testing.T) {
@@ -58,10 +76,10 @@ func TestStore_Instances_TakeOver(t *testing.T) {
 	storetest.Commit(t, a, by.Epoch, first)
 	wantRefusals(t, b, by, first)
 	wantFollowed(t, a, b)
-	if page, err := b.Log(t.Context(), 0, 0); err != nil || len(page.Entries) != 1 {
+	if page, err := (following{b, t}).Log(t.Context(), 0, 0); err != nil || len(page.Entries) != 1 {
 		t.Errorf("log of the second: got %d entries, %v, want 1", len(page.Entries), err)
 	}
-	storetest.NewReplica(t, b).Follow(t, b)
+	storetest.NewReplica(t, b).Follow(t, following{b, t})
 	if err := b.TakeOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +115,13 @@ func wantRefusals(t *testing.T, s *commitlog.Store, by dbaas.Leadership, ops ...
 	if n, failed := s.Trim(t.Context()); n != 0 || failed != nil {
 		t.Errorf("trimmed %d entries, %v, want none", n, failed)
 	}
-	if r, failed := s.Ready(t.Context()); failed != nil || r.Active {
-		t.Errorf("readiness: got %+v, %v, want one that is not active", r, failed)
-	}
+	testenv.Eventually(t, soon, func() error { // It is not ready when it has not followed for a second.
+		r, failed := s.Ready(t.Context())
+		if r.Active {
+			t.Errorf("readiness: got %+v, want one that is not active", r)
+		}
+		return failed
+	})
 }
 
 // A store that was taken over from does not refuse the newest epoch as an old one.
@@ -271,7 +293,7 @@ func TestStore_Instances_TakeOverUnderLoad(t *testing.T) {
 		storetest.Commit(t, one, storetest.Claim(t, one), storetest.Op(operations+i, "DELETE FROM users WHERE username='nobody'"))
 	}
 	wantFollowed(t, stores[1], stores[0])
-	page, err := stores[1].Log(t.Context(), 0, 0)
+	page, err := following{stores[1], t}.Log(t.Context(), 0, 0)
 	if err != nil || len(page.Entries) != operations+2 {
 		t.Errorf("got %d entries, %v, want one for each operation: %d", len(page.Entries), err, operations+2)
 	}
