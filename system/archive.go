@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,7 @@ type ArchivedStore struct {
 	log      *slog.Logger
 	start    func(context.Context) (*writer.Archiver, error) // nil without an archive
 	archiver atomic.Pointer[writer.Archiver]                 // nil while nothing is archived
+	refused  atomic.Bool                                     // the archive has another history, nothing is archived any more
 	stop     context.CancelFunc
 	done     chan struct{}
 }
@@ -126,6 +128,7 @@ func (s *ArchivedStore) follow(ctx context.Context, shared bool) {
 			if err := s.archive(ctx); err != nil {
 				s.log.ErrorContext(ctx, "writes are refused, the archive has another history", logkey.Error, err)
 				s.RefuseWrites(err)
+				s.refused.Store(true)
 				return
 			}
 		case archiver != nil && (!active || archiver.Stats().Stopped): // Stopped: another store was active for a while, and archived.
@@ -147,19 +150,25 @@ func (s *ArchivedStore) Close() error {
 	return s.Store.Close()
 }
 
-// stats returns the values of the archiver, and whether there is one.
+// stats returns the values of the archiver, and whether this store archives. A store that has stopped because of another
+// history counts as one that archives, so that an alert tells of it.
 func (s *ArchivedStore) stats() (writer.Stats, bool) {
 	if archiver := s.archiver.Load(); archiver != nil {
 		return archiver.Stats(), true
 	}
-	return writer.Stats{}, false
+	refused := s.refused.Load()
+	return writer.Stats{Stopped: refused}, refused
 }
 
 // archiveMetrics returns the metrics of an archive that can be read when they are requested.
 func archiveMetrics(store *ArchivedStore) []telemetry.Sampled {
 	metric := func(name, help string, gauge bool, value func(commitlog.ArchiveState, writer.Stats) float64) telemetry.Sampled {
 		return telemetry.Sampled{Name: "rideshare_archive_" + name, Help: help, Gauge: gauge, Read: func(emit func(float64, ...string)) {
-			if stats, archives := store.stats(); archives {
+			stats, archives := store.stats()
+			if stats.SnapshotEvery == 0 && strings.HasPrefix(name, "snapshot_") { // no archiver, which knows the snapshots
+				return
+			}
+			if archives {
 				emit(value(store.ArchiveState(), stats))
 			}
 		}}

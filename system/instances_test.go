@@ -14,28 +14,69 @@ import (
 	"rideshare/internal/testkit/pgtest"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/persdb/archive"
+	"rideshare/persdb/archive/place"
 	"rideshare/persdb/commitlog"
 	"rideshare/system"
 )
 
+// openShared opens a store on a shared log, with an archive in a folder.
+func openShared(t *testing.T, log *pgtest.Place, folder string) (*system.ArchivedStore, *telemetry.Registry) {
+	t.Helper()
+	cfg := commitlog.Config{Dir: t.TempDir(), Schema: []string{"CREATE TABLE t(a)"}, Log: slog.New(slog.DiscardHandler)}
+	registry := telemetry.NewRegistry()
+	system.Log{URL: log.URL, PasswordFile: log.PasswordFile}.Use(t.Context(), &cfg)
+	s, err := system.OpenStore(t.Context(), cfg, system.Archive{URL: "file://" + folder, Every: time.Millisecond, Backlog: 1 << 30}, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, registry
+}
+
+func metricsOf(t *testing.T, registry *telemetry.Registry) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	telemetry.Handler(registry).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	return rec.Body.String()
+}
+
+// A store that takes over, and whose archive has another history, says that archiving has stopped. It does not tell the age of
+// a snapshot, which it does not know.
+func TestOpenStore_SharedLog_OtherHistoryIsStopped(t *testing.T) {
+	log, folder := pgtest.Shared(t), t.TempDir()
+	openShared(t, log, t.TempDir())
+	s, registry := openShared(t, log, folder)
+	newer := archive.SegmentName(s.ArchiveState().Cluster, 1, 9, archive.NewWriterID()) // positions that the log lacks
+	if err := place.Folder(folder).Create(t.Context(), newer, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, time.Minute, func() error { return s.TakeOver(t.Context()) })
+	testenv.Eventually(t, time.Minute, func() error {
+		got := metricsOf(t, registry)
+		for _, want := range []string{"\nrideshare_archive_stopped 1\n", "\nrideshare_archive_seq 0\n"} {
+			if !strings.Contains(got, want) {
+				return fmt.Errorf("got %s, want %q", got, want)
+			}
+		}
+		if strings.Contains(got, "\nrideshare_archive_snapshot_") {
+			t.Error("a snapshot has an age although its archiver is gone")
+		}
+		return nil
+	})
+}
+
 // Of two stores on one log only the active one archives. A takeover takes the archive over, too.
 func TestOpenStore_SharedLog_TheActiveOneArchives(t *testing.T) {
-	place, archive := pgtest.Shared(t), t.TempDir()
+	log, folder := pgtest.Shared(t), t.TempDir()
 	var stores []*system.ArchivedStore
 	var registries []*telemetry.Registry
 	for range 2 {
-		cfg := commitlog.Config{Dir: t.TempDir(), Schema: []string{"CREATE TABLE t(a)"}, Log: slog.New(slog.DiscardHandler)}
-		registry := telemetry.NewRegistry()
-		system.Log{URL: place.URL, PasswordFile: place.PasswordFile}.Use(t.Context(), &cfg)
-		s, err := system.OpenStore(t.Context(), cfg, system.Archive{URL: "file://" + archive, Every: time.Millisecond, Backlog: 1 << 30}, registry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		s, registry := openShared(t, log, folder)
 		stores, registries = append(stores, s), append(registries, registry)
 	}
 	// archives waits until only the store of this index archives, and the archive has what it committed.
@@ -43,9 +84,7 @@ func TestOpenStore_SharedLog_TheActiveOneArchives(t *testing.T) {
 		t.Helper()
 		testenv.Eventually(t, time.Minute, func() error {
 			for i, registry := range registries {
-				rec := httptest.NewRecorder()
-				telemetry.Handler(registry).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-				if got := strings.Contains(rec.Body.String(), "\nrideshare_archive_seq "); got != (i == only) {
+				if got := strings.Contains(metricsOf(t, registry), "\nrideshare_archive_seq "); got != (i == only) {
 					return fmt.Errorf("store %d archives: %t", i, got)
 				}
 			}
