@@ -19,6 +19,7 @@ var (
 	ruleRecord = regexp.MustCompile(`(?m)^ *- record: (.*)$`)
 	ruleMetric = regexp.MustCompile(`([a-z:]*rideshare_[a-z0-9_:]+)(?:\{([^}]*)\})?`)
 	ruleLabel  = regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"`)
+	summed     = regexp.MustCompile(`sum.*rideshare_(events|worker_changes)_total`)
 	documented = regexp.MustCompile("(?m)^\\| `(rideshare_[a-z_]+)` \\| (\\w+) \\| ([^|]*) \\|")
 )
 
@@ -105,7 +106,8 @@ func TestAlerts_Promtool(t *testing.T) {
 	}
 }
 
-// Every dashboard asks only for metrics and labels that exist, and its panels do not overlap.
+// Every dashboard asks only for metrics and labels that exist, adds nothing that each orchestrator counts for the whole system,
+// and its panels do not overlap.
 func TestDashboards_NameMetricsThatExist(t *testing.T) {
 	labels := series(t)
 	files, err := filepath.Glob(filepath.Join("..", "deploy", "grafana", "*.json"))
@@ -129,6 +131,9 @@ func TestDashboards_NameMetricsThatExist(t *testing.T) {
 		for _, p := range board.Panels {
 			for _, target := range p.Targets {
 				checkExpr(t, target.Expr, labels)
+				if summed.MatchString(target.Expr) {
+					t.Errorf("%s: %s adds what several orchestrators each count for the whole system", file, target.Expr)
+				}
 			}
 			for x := range p.GridPos.W {
 				for y := range p.GridPos.H {
