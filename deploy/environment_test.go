@@ -71,3 +71,17 @@ func TestCluster_SettingsOfTheStack(t *testing.T) {
 		}
 	}
 }
+
+// A container gets secrets as files, never as environment. Its environment may name the files.
+func TestEnvironment_NoSecrets(t *testing.T) {
+	secret := regexp.MustCompile(`PASSWORD|SECRET|TOKEN|KEY|CREDENTIAL`)
+	for _, file := range []string{"../docker-compose.yml", "docker-compose.tls.yml", "cluster/compose.yml"} {
+		for part, variables := range environments(t, file) {
+			for name, value := range variables {
+				if secret.MatchString(name) && !strings.HasSuffix(name, "_FILE") && !strings.HasPrefix(value, "/run/") {
+					t.Errorf("%s: %s has %s in its environment", file, part, name)
+				}
+			}
+		}
+	}
+}
