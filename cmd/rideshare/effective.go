@@ -46,13 +46,16 @@ func effective(kctx *kong.Context) []console.Setting {
 	return all
 }
 
+// namedURL matches the name in front of a URL, as --launcher has it for each host.
+var namedURL = regexp.MustCompile(`^[a-z0-9-]+=`)
+
 // shown returns a setting's value as text. It hides secrets, and the passwords in URLs.
 func shown(name string, value any) string {
 	text := fmt.Sprint(value)
 	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice {
-		var parts []string
-		for i := range v.Len() {
-			parts = append(parts, shown(name, v.Index(i).Interface()))
+		parts := make([]string, v.Len())
+		for i := range parts {
+			parts[i] = fmt.Sprint(v.Index(i).Interface())
 		}
 		text = strings.Join(parts, ",")
 	}
@@ -64,6 +67,19 @@ func shown(name string, value any) string {
 	case !strings.Contains(text, "://"):
 		return text
 	}
+	parts := strings.Split(text, ",")
+	if slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(part, "://") }) {
+		parts = []string{text} // the comma is in a URL
+	}
+	for i, part := range parts {
+		label := namedURL.FindString(part)
+		parts[i] = label + shownURL(part[len(label):])
+	}
+	return strings.Join(parts, ",")
+}
+
+// shownURL returns a URL without its password and query.
+func shownURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return "(hidden)"

@@ -49,8 +49,30 @@ func TestEffective_SourcesWithoutSecrets(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
 	}
-	if shown("admin-password", "hush") != "(hidden)" || shown("bus", "amqp://a:hush@[") != "(hidden)" {
-		t.Error("a secret is shown")
+}
+
+// A list of URLs shows each of them, with its name if it has one, and without passwords and queries.
+func TestShown(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"admin-password", "hush", "(hidden)"},
+		{"bus", "amqp://a:hush@[", "(hidden)"},
+		{"bus", "amqp://a:hu,sh@h", "amqp://a:xxxxx@h"},
+		{"persdb-url", "http://h1:9530,http://h2:9530", "http://h1:9530,http://h2:9530"},
+		{"persdb-url", "https://a:hush@h1,https://a:hush@h2?key=hush", "https://a:xxxxx@h1,https://a:xxxxx@h2?hidden"},
+		{"persdb-url", "http://h1:9530,http://a:hush@[", "http://h1:9530,(hidden)"},
+		{"launcher", "process", "process"},
+		{"launcher", "unix:///run/a=b.sock", "unix:///run/a=b.sock"},
+		{"launcher", "a=https://h1:9600,b-2=https://a:hush@h2:9600", "a=https://h1:9600,b-2=https://a:xxxxx@h2:9600"},
+		{"users-url", []string{"http://h1:1", "http://a:hush@h2:1"}, "http://h1:1,http://a:xxxxx@h2:1"},
+		{"allowed-hosts", []string{"a", "b"}, "a,b"},
+	} {
+		if got := shown(test.name, test.value); got != test.want {
+			t.Errorf("%s %v: got %q, want %q", test.name, test.value, got, test.want)
+		}
 	}
 }
 
