@@ -107,8 +107,8 @@ func TestSQL_ViewOfNoTable_SchemaIsShown(t *testing.T) {
 	p.wait(`[...document.querySelectorAll('.schema pre')].some((e) => e.textContent === 'a INTEGER')`)
 }
 
-// A text that is typed lives on while another view is shown and when the skip link is used, and ends with signing out. An
-// earlier statement is the one that its option names, also if another tab has run one since.
+// A text that is typed lives on while another view is shown and when the skip link is used. Signing out removes it, and the
+// earlier statements too. An earlier statement is the one that its option names, also if another tab has run one since.
 func TestSQL_TypedText_IsKept(t *testing.T) {
 	p := newPage(t, start(t, tokenOf("ann", "read")).URLs().Orchestrator)
 	p.token = "secret"
@@ -131,5 +131,8 @@ func TestSQL_TypedText_IsKept(t *testing.T) {
 	p.click("Sign out")
 	p.fill("Password or token", p.token)
 	p.click("Sign in")
-	p.wait(`control('SQL')?.value === 'SELECT 2 AS other'`)
+	p.wait(`control('SQL')?.value === 'SELECT * FROM rides;'`)
+	if got := eval[int](p, `control('Earlier statements').options.length`); got != 1 { // its heading
+		t.Errorf("after signing out there are %d earlier statements, want none", got-1)
+	}
 }

@@ -5,7 +5,7 @@ import { clock, field, h, outcome, setText } from './ui.js';
 import { overview } from './overview.js';
 import { workers } from './workers.js';
 import { scaling } from './scaling.js';
-import { forgetDraft, sql } from './sql.js';
+import { forget, sql } from './sql.js';
 import { rides } from './rides.js';
 import { events } from './events.js';
 import { settings } from './settings.js';
@@ -144,7 +144,7 @@ function signIn(reason) {
   Object.assign(app, { me: null, alive: true, refused: '', stale: false });
   view?.close?.();
   view = null;
-  forgetDraft();
+  forget();
   refresh();
   const user = h('input', { id: 'user', autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false' });
   const secret = h('input', { id: 'secret', type: 'password', required: true, autocomplete: 'current-password' });

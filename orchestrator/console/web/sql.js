@@ -30,7 +30,15 @@ function remember(text) {
 }
 
 let draft = null; // the text of the editor while another view is shown
-export function forgetDraft() { draft = null; }
+// forget removes what a user has typed, so that the next user of the browser does not see it.
+export function forget() {
+  draft = null;
+  try {
+    localStorage.removeItem(remembered);
+  } catch {
+    // Blocked: nothing is remembered.
+  }
+}
 
 const show = (value) => value === null ? h('i', { class: 'muted' }, 'NULL') : typeof value === 'object' ? JSON.stringify(value) : String(value);
 
