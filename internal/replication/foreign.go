@@ -43,7 +43,14 @@ func checkForeign(c *sqlite.Conn) error {
 			return err
 		}
 	}
-	damage, err := c.Damage(foreignGuard{})
+	virtual, err := c.VirtualTable(foreignGuard{})
+	if err == nil && virtual != "" {
+		return dbaas.Errorf(dbaas.CodeInvalid, "table %s of the file is a virtual table, which is not supported", virtual)
+	}
+	damage := ""
+	if err == nil {
+		damage, err = c.Damage(foreignGuard{})
+	}
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeTooLarge {
 		return dbaas.WrapError(dbaas.CodeInvalid, "the file cannot be checked: "+e.Message, err)
 	}
@@ -53,9 +60,30 @@ func checkForeign(c *sqlite.Conn) error {
 	if damage != "" {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: %s", damage)
 	}
-	return c.Query("SELECT name FROM sqlite_master WHERE type='table' AND rootpage=0", func(r sqlite.Row) error {
-		return dbaas.Errorf(dbaas.CodeInvalid, "table %s of the file is a virtual table, which is not supported", r.Text(0))
+	return nil
+}
+
+// CheckForeignSchema returns CodeInvalid if a file that CheckForeign has passed has what clients cannot make: an object
+// with a reserved name, a foreign key on an internal table, or a trigger or risky index on a protected table. The system's
+// own statements would run such a trigger without a guard.
+func CheckForeignSchema(c *sqlite.Conn, protected []string) error {
+	k := &Capture{schema: schema{c: c}, guard: WriteGuard(protected)} // reserved is empty, so all internal names are refused.
+	err := c.Query("SELECT name, tbl_name FROM sqlite_master WHERE type='trigger'", func(r sqlite.Row) error {
+		if why := k.guard.authorizeSchema(sqlite.Action{Op: sqlite.OpAlter, Name: r.Text(0), On: r.Text(1)}); why != nil {
+			return refused("trigger " + r.Text(0) + ": " + why.Message)
+		}
+		return nil
 	})
+	if err == nil {
+		err = k.checkProtected()
+	}
+	if err == nil {
+		err = k.checkReserved()
+	}
+	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeInvalid {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the file has something that clients cannot make; drop it from the file and try again: %s", e.Message)
+	}
+	return err
 }
 
 // foreignError converts the error of a file that cannot be read to CodeInvalid, the client's fault,

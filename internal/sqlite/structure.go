@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"iter"
 	"unsafe"
 
 	"rideshare/internal/dbaas"
 
+	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 )
 
@@ -28,7 +30,7 @@ func (c *Conn) Damage(guard Guard) (damage string, err error) {
 	c.forget(sql)
 	db := ref[lib.Tsqlite3](c.db)
 	flags := db.Fflags
-	c.untype(db)
+	c.untype()
 	db.Fflags |= lib.SQLITE_IgnoreChecks
 	s, err := c.Prepare(sql, guard)
 	db.Fflags = flags
@@ -45,10 +47,36 @@ func (c *Conn) Damage(guard Guard) (damage string, err error) {
 	return damage, err
 }
 
+// VirtualTable returns the name of a virtual table of the file, or "". It runs nothing of a virtual table, and believes
+// nothing that the file says about its tables except their texts.
+func (c *Conn) VirtualTable(guard Guard) (string, error) {
+	const sql = "SELECT 1 FROM sqlite_schema"
+	if _, err := c.Prepare(sql, guard); err != nil { // reads the schema into memory
+		return "", err
+	}
+	for t := range c.tables() {
+		if t.FeTabType == lib.TABTYP_VTAB {
+			return libc.GoString(t.FzName), nil
+		}
+	}
+	return "", nil
+}
+
+// tables yields the tables and views of the schema in memory.
+func (c *Conn) tables() iter.Seq[*lib.TTable] {
+	return func(yield func(*lib.TTable) bool) {
+		db := ref[lib.Tsqlite3](c.db)
+		for e := ref[lib.TSchema](ref[lib.TDb](db.FaDb).FpSchema).FtblHash.Ffirst; e != 0; e = ref[lib.THashElem](e).Fnext {
+			if !yield(ref[lib.TTable](ref[lib.THashElem](e).Fdata)) {
+				return
+			}
+		}
+	}
+}
+
 // untype removes types and NOT NULL from all columns of the schema in memory. Then quick_check has nothing to look up in a column.
-func (c *Conn) untype(db *lib.Tsqlite3) {
-	for e := ref[lib.TSchema](ref[lib.TDb](db.FaDb).FpSchema).FtblHash.Ffirst; e != 0; e = ref[lib.THashElem](e).Fnext {
-		t := ref[lib.TTable](ref[lib.THashElem](e).Fdata)
+func (c *Conn) untype() {
+	for t := range c.tables() {
 		if t.FeTabType != lib.TABTYP_NORM {
 			continue
 		}

@@ -75,7 +75,8 @@ func checkFile(ctx context.Context, path string, cfg Config) error {
 	return errors.Join(err, c.Close())
 }
 
-// checkForm returns CodeInvalid unless a sound file has the page size, encoding and tables that a database needs.
+// checkForm returns CodeInvalid unless a sound file has the page size, encoding and tables that a database needs, and
+// nothing that clients cannot make.
 func checkForm(c *sqlite.Conn, protected []string) error {
 	for pragma, want := range map[string]string{"page_size": fmt.Sprint(sqlite.PageSize), "encoding": "UTF-8"} {
 		err := c.Query("PRAGMA "+pragma, func(r sqlite.Row) error {
@@ -104,7 +105,7 @@ func checkForm(c *sqlite.Conn, protected []string) error {
 			return dbaas.Errorf(dbaas.CodeInvalid, "the file has no %s, which the application needs: it is no backup of this system", name)
 		}
 	}
-	return nil
+	return replication.CheckForeignSchema(c, protected)
 }
 
 // plantTables gives the file its identity, and its position if it has none.

@@ -190,18 +190,31 @@ func TestFromFile_UnusableFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	forged := func(script, change string) string {
+		return databaseOf(t, app+script+";PRAGMA writable_schema=ON;UPDATE sqlite_schema SET "+change)
+	}
+	const sums = "CREATE TABLE rs_sums(name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+	const fts = "CREATE VIRTUAL TABLE v USING fts5(x)"
 	for name, c := range map[string]struct{ file, want string }{
-		"missing":       {filepath.Join(t.TempDir(), "none"), "no such file"},
-		"a folder":      {t.TempDir(), "not a regular file"},
-		"text":          {text, "not a database"},
-		"half":          {cut(4 * 4096), "damaged"},
-		"without end":   {cut(1), "damaged: its pages take"},
-		"virtual table": {databaseOf(t, app+"CREATE VIRTUAL TABLE v USING fts5(x)"), "virtual table"},
-		"pages":         {databaseOf(t, "PRAGMA page_size=8192;"+app), "page_size is 8192"},
-		"UTF-16":        {databaseOf(t, "PRAGMA encoding='UTF-16le';"+app), "encoding is UTF-16le"},
-		"another":       {databaseOf(t, "CREATE TABLE theirs(x)"), "has no app"},
-		"persdb's own":  {filepath.Join(raw, commitlog.FileName), "copy the whole folder"},
-		"with a WAL":    {side, "-wal"},
+		"missing":                     {filepath.Join(t.TempDir(), "none"), "no such file"},
+		"a folder":                    {t.TempDir(), "not a regular file"},
+		"text":                        {text, "not a database"},
+		"half":                        {cut(4 * 4096), "damaged"},
+		"without end":                 {cut(1), "damaged: its pages take"},
+		"virtual table":               {databaseOf(t, app+fts), "virtual table"},
+		"virtual table with a page":   {forged(fts, "rootpage=2, sql=replace(sql, ' ', '/**/') WHERE name='v'"), "table v of the file is a virtual table"},
+		"system's table":              {databaseOf(t, app+sums), "names that begin with rs_ are reserved"},
+		"reserved view":               {databaseOf(t, app+"CREATE VIEW Rs_v AS SELECT 1"), "names that begin with rs_ are reserved"},
+		"trigger on a system's table": {databaseOf(t, app+sums+"CREATE TRIGGER evil AFTER UPDATE ON RS_sums BEGIN DELETE FROM app; END"), "drop it from the file and try again: trigger evil: no such table: RS_sums"},
+		"forged trigger":              {forged("CREATE TABLE t(x);CREATE TRIGGER evil AFTER UPDATE ON t BEGIN DELETE FROM app; END", "sql=replace(sql, 'ON t', 'ON app') WHERE name='evil'"), "malformed"},
+		"trigger":                     {databaseOf(t, app+"CREATE TRIGGER evil AFTER INSERT ON App BEGIN DELETE FROM app; END"), "trigger evil: App belongs to the application"},
+		"unique index":                {databaseOf(t, app+"CREATE UNIQUE INDEX evil ON app(name)"), "app belongs to the application and cannot have another index"},
+		"foreign key":                 {databaseOf(t, app+"CREATE TABLE t(x REFERENCES rs_sums ON DELETE CASCADE)"), "no such table: rs_sums"},
+		"pages":                       {databaseOf(t, "PRAGMA page_size=8192;"+app), "page_size is 8192"},
+		"UTF-16":                      {databaseOf(t, "PRAGMA encoding='UTF-16le';"+app), "encoding is UTF-16le"},
+		"another":                     {databaseOf(t, "CREATE TABLE theirs(x)"), "has no app"},
+		"persdb's own":                {filepath.Join(raw, commitlog.FileName), "copy the whole folder"},
+		"with a WAL":                  {side, "-wal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
