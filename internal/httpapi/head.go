@@ -13,18 +13,28 @@ import (
 
 const (
 	// headMemory limits the memory, in bytes, for the long heads (request line and headers) of all requests of a
-	// server. A head is read before its route is known.
+	// server. A head is read before its route is known. With GOMEMLIMIT it is a quarter of that if that is less.
 	headMemory = 64 << 20
-	// shortHead is the size in bytes up to which a head does not count towards headMemory.
-	shortHead = 64 << 10
+	// leastHeadMemory has room for one head of MaxHeaderBytes.
+	leastHeadMemory = 16 << 20
+	// shortHead is the memory in bytes up to which a head does not count towards headMemory: 4 KiB in 40 lines.
+	shortHead = 32 << 10
 	// headCopies is how many copies of a head are in memory: as received, parsed, and for decoding the path.
 	headCopies = 3
+	// lineMemory is the memory in bytes for a header besides its text: its places in the maps of the request, of the
+	// request that the gateway sends, and of a map that grows.
+	lineMemory = 512
 	// headStep is how much room is taken in one step, in bytes.
-	headStep = 1 << 20
+	headStep = 64 << 10
+	// readAhead is how many bytes net/http reads at once. So much of the next head may come with the end of a request.
+	readAhead = 4 << 10
 )
 
 // noRoomForHead is sent if there is no room for a head. It is raw, because there is no request yet to answer.
 const noRoomForHead = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: " + retryAfter + "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+// plainToTLS is the answer to plain HTTP on a listener with TLS.
+const plainToTLS = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 var errNoRoomForHead = errors.New("too many long request heads at the moment")
 
@@ -32,12 +42,12 @@ var errNoRoomForHead = errors.New("too many long request heads at the moment")
 type headListener struct {
 	net.Listener
 	room pool
-	// plain reports whether the connections carry plain HTTP. With TLS, each head counts a few bytes more.
-	plain bool
+	tls  *tls.Config // nil for plain HTTP
 }
 
-func newHeadListener(l net.Listener, plain bool) *headListener {
-	return &headListener{Listener: l, plain: plain, room: pool{size: headMemory, free: headMemory}}
+func newHeadListener(l net.Listener, secure *tls.Config) *headListener {
+	size := max(leastHeadMemory, min(headMemory, memoryLimit()/4))
+	return &headListener{Listener: l, tls: secure, room: pool{size: size, free: size}}
 }
 
 // Accept implements net.Listener.
@@ -46,27 +56,53 @@ func (l *headListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &headConn{Conn: conn, room: &l.room, plain: l.plain}, nil
+	if l.tls == nil {
+		return &headConn{Conn: conn, room: &l.room}, nil
+	}
+	secure := tls.Server(conn, l.tls)
+	return &secureConn{headConn: &headConn{Conn: secure, room: &l.room}, tls: secure}, nil
 }
 
-// headConn counts the bytes that arrive while no request is being served: they belong to a head.
+// secureConn is a headConn on top of TLS, which must see the lines of a head. net/http therefore does not see the TLS.
+type secureConn struct {
+	*headConn
+
+	tls *tls.Conn
+}
+
+// ConnectionState returns the state after the handshake, for Request.TLS. net/http calls it before it reads. If the
+// handshake fails, Read returns the error.
+func (c *secureConn) ConnectionState() tls.ConnectionState {
+	if c.SetDeadline(time.Now().Add(readHeaderTimeout)) != nil {
+		return tls.ConnectionState{}
+	}
+	err := c.tls.HandshakeContext(context.Background())
+	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil {
+		_, _ = io.WriteString(plain.Conn, plainToTLS)
+	}
+	if err != nil || c.SetDeadline(time.Time{}) != nil {
+		return tls.ConnectionState{}
+	}
+	return c.tls.ConnectionState()
+}
+
+// headConn measures the bytes that arrive while no request is being served: they belong to a head.
 type headConn struct {
 	net.Conn
-	room  *pool
-	plain bool // as in headListener
+
+	room *pool
 
 	mu      sync.Mutex // guards the fields below
 	serving bool
-	read    int64 // bytes received of the current head
+	head    headSize
 	held    int64
 }
 
-// Read implements net.Conn. If there is no room for a head, Read answers 503, or nothing in TLS, and closes the
-// connection.
+// Read implements net.Conn. If there is no room for a head, Read answers 503 and closes the connection.
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if !c.count(int64(n)) {
-		if c.plain && c.SetWriteDeadline(time.Now().Add(time.Second)) == nil { // for a client that does not read
+	if !c.count(p[:n], len(p) == 1) {
+		if c.SetWriteDeadline(time.Now().Add(time.Second)) == nil { // for a client that does not read
 			_, _ = io.WriteString(c.Conn, noRoomForHead)
 		}
 		return 0, errNoRoomForHead
@@ -74,21 +110,15 @@ func (c *headConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count reports whether there is room for n more bytes.
-func (c *headConn) count(n int64) bool {
+// count reports whether there is room for the received bytes. single is as in headSize.add.
+func (c *headConn) count(p []byte, single bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.serving {
-		return true
-	}
-	if c.read += n; c.read <= shortHead {
-		return true
-	}
-	for c.held < headCopies*c.read {
+	c.head.add(p, c.serving, single)
+	for need := c.head.memory(); need > shortHead && c.held < need; c.held += headStep {
 		if !c.room.tryTake(headStep) {
 			return false
 		}
-		c.held += headStep
 	}
 	return true
 }
@@ -99,13 +129,14 @@ func (c *headConn) serve(serving bool) {
 	defer c.mu.Unlock()
 	if c.serving = serving; !serving {
 		c.release()
+		c.head = headSize{extent: c.head.ahead, ahead: c.head.ahead}
 	}
 }
 
 // release returns what is held. The caller holds mu.
 func (c *headConn) release() {
 	c.room.give(c.held)
-	c.read, c.held = 0, 0
+	c.held = 0
 }
 
 // Close implements net.Conn.
@@ -116,25 +147,20 @@ func (c *headConn) Close() error {
 	return c.Conn.Close()
 }
 
-type headConnKey struct{}
+// servingConn is a headConn or a secureConn.
+type servingConn interface{ serve(serving bool) }
 
-// withoutTLS returns the connection that carries conn's bytes.
-func withoutTLS(conn net.Conn) net.Conn {
-	if secure, ok := conn.(*tls.Conn); ok {
-		return secure.NetConn()
-	}
-	return conn
-}
+type headConnKey struct{}
 
 // withHeadConn stores the connection in ctx, for boundHead.
 func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, headConnKey{}, withoutTLS(conn))
+	return context.WithValue(ctx, headConnKey{}, conn)
 }
 
 // boundHead informs the connection when serving of a request starts. The end is headState's.
 func boundHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if conn, ok := r.Context().Value(headConnKey{}).(*headConn); ok {
+		if conn, ok := r.Context().Value(headConnKey{}).(servingConn); ok {
 			conn.serve(true)
 		}
 		next.ServeHTTP(w, r)
@@ -144,7 +170,7 @@ func boundHead(next http.Handler) http.Handler {
 // headState informs the connection when serving of a request has ended. That is later than the end of the handler:
 // net/http first reads what the handler left of the body, which is no head.
 func headState(conn net.Conn, state http.ConnState) {
-	if head, ok := withoutTLS(conn).(*headConn); ok && state == http.StateIdle {
+	if head, ok := conn.(servingConn); ok && state == http.StateIdle {
 		head.serve(false)
 	}
 }

@@ -3,11 +3,13 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,23 +19,37 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// heads is a server on in-memory connections that answers 200.
+// heads is a server on in-memory connections that answers 200, at /slow after a millisecond.
 type heads struct {
 	listener testenv.Pipes
 	server   *httpapi.Server
 }
 
-func newHeads(t *testing.T) *heads {
+func newHeads(t *testing.T, secure *tls.Config) *heads {
 	t.Helper()
 	h := &heads{listener: testenv.Pipes{Conns: make(chan net.Conn)}}
 	h.server = httpapi.NewServer(httpapi.ServerConfig{
-		Listener: h.listener, Log: slog.New(slog.DiscardHandler),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
+		Listener: h.listener, TLS: secure, Log: slog.New(slog.DiscardHandler),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				time.Sleep(time.Millisecond)
+			}
+			w.WriteHeader(http.StatusOK)
+		}),
 	})
 	if err := h.server.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// newHeadsWithin is newHeads in a process with the given GOMEMLIMIT. It is not for parallel tests.
+func newHeadsWithin(t *testing.T, limit int64) *heads {
+	t.Helper()
+	t.Setenv("GOMEMLIMIT", "set")
+	before := debug.SetMemoryLimit(limit)
+	defer debug.SetMemoryLimit(before)
+	return newHeads(t, nil)
 }
 
 func (h *heads) dial() net.Conn {
@@ -57,7 +73,7 @@ func status(conn net.Conn, text string) int {
 // senders are gone there is room again.
 func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHeads(t)
+		h := newHeads(t, nil)
 		long := "GET /" + strings.Repeat("x", 3<<20) + " HTTP/1.1\r\nHost: x\r\n"
 		for range 2 {
 			for range 12 { // one after the other, for any number there is room
@@ -70,7 +86,7 @@ func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 				_ = conn.Close()
 			}
 			var open []net.Conn
-			for range 6 { // 64 MiB hold seven, three times over; none of these ends
+			for range 7 { // 64 MiB hold seven, three times over; none of these ends
 				conn := h.dial()
 				open = append(open, conn)
 				if _, err := fmt.Fprint(conn, long); err != nil {
@@ -109,7 +125,7 @@ func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 // heads.
 func TestServer_UnreadBodies_AreNoHeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHeads(t)
+		h := newHeads(t, nil)
 		unread := fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", 200<<10, strings.Repeat("x", 200<<10))
 		var idle []net.Conn
 		for range 64 { // 1 MiB of room for each would be all

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -34,6 +37,9 @@ const (
 	idleTimeout = 60 * time.Second
 	// defaultMaxConns limits open connections, and with them memory.
 	defaultMaxConns = 8192
+	// connMemory is the memory, in bytes, for a connection with a slow request at the gateway, which has the most: its
+	// head (up to shortHead), buffers (48 KiB), and the stacks of its goroutines.
+	connMemory = 128 << 10
 	// drainTime is how long requests in flight may continue at a stop, answerTime how long their answers may take
 	// after that. A process must end within 10 s, including the work that its requests started.
 	drainTime  = 3 * time.Second
@@ -61,7 +67,7 @@ type ServerConfig struct {
 	// TLS, if set, is for a TCP listener: plain HTTP is refused then. A Unix socket never has TLS, because only this
 	// machine can reach it.
 	TLS *tls.Config
-	// MaxConns limits open connections; zero means 8192.
+	// MaxConns limits open connections; zero means 8192, or one for each 128 KiB of GOMEMLIMIT if these are fewer.
 	MaxConns int
 	// AddHeaders, if set, adds the headers that every answer at a path must have. It is called for the answers with
 	// which the server itself refuses a request; Handler sets these headers in its own answers.
@@ -81,7 +87,7 @@ type Server struct {
 
 // NewServer returns a Server that is not listening yet.
 func NewServer(cfg ServerConfig) *Server {
-	cfg.MaxConns = cmp.Or(cfg.MaxConns, defaultMaxConns)
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, int(max(1, min(defaultMaxConns, memoryLimit()/connMemory))))
 	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, DefaultReadTimeout)
 	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
 	handler := cfg.Handler
@@ -106,6 +112,15 @@ func NewServer(cfg ServerConfig) *Server {
 	return s
 }
 
+// memoryLimit returns GOMEMLIMIT in bytes, or without it a number beyond any memory: the soft limit that a process then
+// has is no bound.
+func memoryLimit() int64 {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		return math.MaxInt64
+	}
+	return debug.SetMemoryLimit(-1)
+}
+
 // Open listens and serves in the background until Close. nil means that the server accepts connections; a busy or
 // malformed address is an error.
 func (s *Server) Open(ctx context.Context) error {
@@ -121,8 +136,9 @@ func (s *Server) Open(ctx context.Context) error {
 	if _, tcp := listener.Addr().(*net.TCPAddr); tcp && !s.hosts.loopback && s.cfg.Exposed != "" {
 		s.cfg.Log.WarnContext(ctx, "listening beyond this machine without credentials", logkey.Addr, s.Addr(), logkey.Reason, s.cfg.Exposed)
 	}
+	limited := s.limited(listener)
 	go func() {
-		err := s.http.Serve(s.limited(listener))
+		err := s.http.Serve(limited)
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
@@ -132,13 +148,13 @@ func (s *Server) Open(ctx context.Context) error {
 	return nil
 }
 
-// limited returns listener with its limits, and with TLS if it is configured. TLS is outermost, as net/http expects.
+// limited returns listener with its limits, and with TLS if it is configured.
 func (s *Server) limited(listener net.Listener) net.Listener {
-	heads := newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns), !s.secure())
+	var secure *tls.Config
 	if s.secure() {
-		return tls.NewListener(heads, s.cfg.TLS)
+		secure = s.cfg.TLS
 	}
-	return heads
+	return newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns), secure)
 }
 
 func (s *Server) secure() bool {

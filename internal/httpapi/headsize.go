@@ -1,0 +1,64 @@
+package httpapi
+
+import "bytes"
+
+var newline = []byte{'\n'}
+
+// extent is a number of bytes, and of the lines that end in them.
+type extent struct{ bytes, lines int64 }
+
+// extentOf returns the extent of the received bytes.
+func extentOf(p []byte) extent { return extent{int64(len(p)), int64(bytes.Count(p, newline))} }
+
+// headSize measures the head of a request as it arrives.
+type headSize struct {
+	extent
+
+	inLine, lineEnded bool // the current line has text; the line before it had text, and it has none yet
+	ended             bool
+	// ahead is the end of what was received after the head, or while the request was being served. It is at most what
+	// net/http reads at once, and may belong to the next head.
+	ahead extent
+}
+
+// memory returns how many bytes of memory the head takes.
+func (h *headSize) memory() int64 { return headCopies*h.bytes + lineMemory*h.lines }
+
+// add adds received bytes. While a request is being served they are no part of its head. single reports whether no more
+// than a byte was asked for: so net/http waits for the end of the connection, and keeps what it has read before.
+func (h *headSize) add(p []byte, serving, single bool) {
+	inHead := !serving && !h.ended
+	if inHead {
+		p = h.scan(p)
+	}
+	size := extentOf(p[max(0, len(p)-readAhead):])
+	if single && !inHead {
+		size.bytes += h.ahead.bytes
+		size.lines += h.ahead.lines
+	}
+	h.ahead = size
+}
+
+// scan adds p up to the end of the head, an empty line, and returns what follows. Empty lines before the head are a part
+// of the head: net/http passes over them after a POST.
+func (h *headSize) scan(p []byte) []byte {
+	for rest := p; len(rest) > 0; {
+		line, next, ends := bytes.Cut(rest, newline)
+		if len(bytes.Trim(line, "\r")) > 0 {
+			h.inLine, h.lineEnded = true, false
+		}
+		if !ends {
+			break
+		}
+		if h.lineEnded {
+			h.ended = true
+			h.bytes += int64(len(p) - len(next))
+			return next
+		}
+		h.lines++
+		h.inLine, h.lineEnded = false, h.inLine
+		rest = next
+	}
+	h.bytes += int64(len(p))
+	return nil
+}
