@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	_ "embed"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,11 @@ import (
 	"strings"
 	"testing"
 )
+
+// restoreScript is embedded, so that tests/mutants can replace it.
+//
+//go:embed restore.sh
+var restoreScript string
 
 // volumes is what docker does for a restore: volumes are folders, and the script of a container runs on these.
 const volumes = `#!/bin/sh
@@ -46,6 +52,7 @@ var stamp = regexp.MustCompile(`\.replaced-[^/]+/`)
 func stored(t *testing.T) *stack {
 	t.Helper()
 	s := newStack(t)
+	s.write(filepath.Join(s.root, "deploy", "restore.sh"), restoreScript)
 	for name, script := range map[string]string{"docker": volumes, "mv": failingMove, "sync": "#!/bin/sh\n", "chown": "#!/bin/sh\necho \"chown $*\" >>\"$ENGINE/calls\"\n"} {
 		s.write(filepath.Join(s.engine, "bin", name), script)
 	}
