@@ -111,7 +111,7 @@ func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas
 		r.mu.Lock()
 		have, suspended, changed := r.have, r.suspended, r.changed.Next()
 		r.mu.Unlock()
-		if have.Role == role && have.Epoch >= epoch && !closed(suspended) {
+		if have.Role == role && have.Epoch >= epoch && !wait.Closed(suspended) {
 			return suspended, nil
 		}
 		select {
@@ -119,15 +119,6 @@ func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 

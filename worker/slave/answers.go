@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/mq"
 	"rideshare/internal/reqlog"
 	"rideshare/internal/tracing"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -263,7 +264,7 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	m.sending <- struct{}{} // no notification may follow the last reply
 	defer func() { <-m.sending }()
-	if m.delivery.Message().ReplyTo == "" || closed(m.done) {
+	if m.delivery.Message().ReplyTo == "" || wait.Closed(m.done) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
@@ -271,13 +272,4 @@ func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	body, err := wire.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
 	err = m.reply(ctx, body, err)
 	return err == nil || errors.Is(err, mq.ErrUnconfirmed) || errors.Is(err, mq.ErrUnroutable) // unroutable: the caller no longer waits
-}
-
-func closed(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
 }
