@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -164,12 +163,16 @@ func (s *ArchivedStore) stats() (writer.Stats, bool) {
 func archiveMetrics(store *ArchivedStore) []telemetry.Sampled {
 	metric := func(name, help string, gauge bool, value func(commitlog.ArchiveState, writer.Stats) float64) telemetry.Sampled {
 		return telemetry.Sampled{Name: "rideshare_archive_" + name, Help: help, Gauge: gauge, Read: func(emit func(float64, ...string)) {
-			stats, archives := store.stats()
-			if stats.SnapshotEvery == 0 && strings.HasPrefix(name, "snapshot_") { // no archiver, which knows the snapshots
-				return
-			}
-			if archives {
+			if stats, archives := store.stats(); archives {
 				emit(value(store.ArchiveState(), stats))
+			}
+		}}
+	}
+	// Only an archiver knows of snapshots.
+	snapshot := func(name, help string, value func(writer.Stats) time.Duration) telemetry.Sampled {
+		return telemetry.Sampled{Name: "rideshare_archive_snapshot_" + name, Help: help, Gauge: true, Read: func(emit func(float64, ...string)) {
+			if archiver := store.archiver.Load(); archiver != nil {
+				emit(value(archiver.Stats()).Seconds())
 			}
 		}}
 	}
@@ -180,10 +183,10 @@ func archiveMetrics(store *ArchivedStore) []telemetry.Sampled {
 			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return s.Lag.Seconds() }),
 		metric("backlog_bytes", "Bytes of entries that the archive lacks.", true,
 			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return float64(s.Backlog) }),
-		metric("snapshot_age_seconds", "Time since the newest snapshot; since persdb's start if there is none.", true,
-			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotAge.Seconds() }),
-		metric("snapshot_every_seconds", "ARCHIVE_SNAPSHOT_EVERY, the time after which the next snapshot is made.", true,
-			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotEvery.Seconds() }),
+		snapshot("age_seconds", "Time since the newest snapshot; since persdb's start if there is none.",
+			func(a writer.Stats) time.Duration { return a.SnapshotAge }),
+		snapshot("every_seconds", "ARCHIVE_SNAPSHOT_EVERY, the time after which the next snapshot is made.",
+			func(a writer.Stats) time.Duration { return a.SnapshotEvery }),
 		metric("gaps_total", "How often entries were lost to the archive: trimmed above ARCHIVE_BACKLOG, damaged, or lost by the archive itself. Unless the log still has them, positions from there to the next snapshot cannot be restored.", false,
 			func(s commitlog.ArchiveState, a writer.Stats) float64 { return float64(s.Gaps + a.Gaps) }),
 		metric("stopped", "Whether nothing is archived any more, since another process archives the cluster, or the archive has another history.", true,
