@@ -20,7 +20,7 @@ write_prometheus() {
   cp deploy/prometheus/alerts.yml deploy/prometheus/recording.yml "$STACK_PROMETHEUS"
   sed -e "$change" deploy/prometheus/prometheus.yml >"$STACK_PROMETHEUS/prometheus.yml"
   chmod -R a+rX "$STACK_PROMETHEUS"
-  PROMETHEUS_CONFIG=$(cat "$STACK_PROMETHEUS"/*.yml | cksum | cut -d' ' -f1)
+  PROMETHEUS_CONFIG=$(checksum "$STACK_PROMETHEUS"/*.yml)
   export PROMETHEUS_CONFIG
 }
 

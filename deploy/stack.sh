@@ -137,7 +137,7 @@ settings() {
   read_settings
   : "${PROJECT:=rideshare}" "${BIND:=127.0.0.1}" "${GATEWAY_PORT:=8080}" "${ORCHESTRATOR_PORT:=8083}"
   case $BIND in localhost) BIND=127.0.0.1 ;; '['*']') BIND=${BIND:1:-1} ;; esac # compose wants an address
-  [[ $PROJECT =~ ^[a-z0-9][a-z0-9_-]+$ ]] || die "PROJECT is $PROJECT; allowed: small letters, digits, - and _"
+  check_project "$PROJECT"
   : "${STACK_DIR:=$PWD/.stack/$PROJECT}"
   export PROJECT BIND GATEWAY_PORT ORCHESTRATOR_PORT COMPOSE_PROJECT_NAME=$PROJECT
   export STACK_SECRETS=$STACK_DIR/secrets STACK_NETWORK=${PROJECT}_data

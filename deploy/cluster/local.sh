@@ -10,19 +10,19 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . deploy/composelib.sh
-cluster=${PROJECT:-cluster} dir=$PWD/.cluster/${PROJECT:-cluster} hosts='a b c'
+cluster=${PROJECT:-cluster} dir=$PWD/.cluster/${PROJECT:-cluster} hosts='a b c' network=
 
 note() { echo "cluster: $*" >&2; }
 die() { note "$*"; exit 1; }
-[[ $cluster =~ ^[a-z0-9][a-z0-9_-]+$ ]] || die "PROJECT is $cluster; allowed: small letters, digits, - and _"
+check_project "$cluster"
 
 networks() { docker network ls -q --filter "label=rideshare.cluster=$cluster"; }
 
-# on HOST VERB ARG...: cluster.sh for the host.
+# on HOST VERB ARG...: cluster.sh for the host, in the network of its container or in $network.
 on() {
   local host=$1 verb=$2
   shift 2
-  PROJECT=$cluster-$host HOST_NETWORK=container:$cluster-$host deploy/cluster/cluster.sh "$verb" "$dir/$host" "$@"
+  PROJECT=$cluster-$host HOST_NETWORK=${network:-container:$cluster-$host} deploy/cluster/cluster.sh "$verb" "$dir/$host" "$@"
 }
 
 # make_hosts makes the network, and in it a container for each host.
@@ -54,11 +54,8 @@ up() {
 }
 
 down() {
-  local host ids
-  # Not by on: compose would look for a container of the host, which may be gone.
-  for host in $hosts; do
-    [ ! -e "$dir/$host/settings" ] || PROJECT=$cluster-$host HOST_NETWORK=host deploy/cluster/cluster.sh down "$dir/$host" --volumes
-  done
+  local host ids network=host # compose would look for the container of a host, which may be gone
+  for host in $hosts; do [ ! -e "$dir/$host/settings" ] || on "$host" down --volumes; done
   ids=$(docker ps -aq --filter "label=rideshare.cluster=$cluster")
   # shellcheck disable=SC2086 # a list of ids
   [ -z "$ids" ] || docker rm -f $ids >/dev/null
