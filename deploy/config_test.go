@@ -1,12 +1,9 @@
 package deploy_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // configs are the variables with the checksums of the files that a service has mounted.
@@ -60,26 +57,15 @@ func TestConfig_ChangedFileChangesTheLabel(t *testing.T) {
 // Each service that has a file of ours mounted has the label with its checksum.
 func TestConfig_Labels(t *testing.T) {
 	t.Parallel()
-	for path, services := range map[string]int{"../docker-compose.yml": 4, "cluster/compose.yml": 3} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var file struct {
-			Services map[string]struct {
-				Labels map[string]string `yaml:"labels"`
-			} `yaml:"services"`
-		}
-		if err := yaml.Unmarshal(text, &file); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		for service, variable := range configs {
-			if file.Services[service].Labels["rideshare.config"] == "${"+variable+"-}" {
-				services--
+	for path, lack := range map[string]int{"../docker-compose.yml": 4, "cluster/compose.yml": 3} {
+		all := services(t, path)
+		for name, variable := range configs {
+			if all[name].Labels["rideshare.config"] == "${"+variable+"-}" {
+				lack--
 			}
 		}
-		if services != 0 {
-			t.Errorf("%s: %d services lack the label with the checksum of their files", path, services)
+		if lack != 0 {
+			t.Errorf("%s: %d services lack the label with the checksum of their files", path, lack)
 		}
 	}
 }

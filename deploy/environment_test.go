@@ -11,26 +11,37 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// environments returns the environment of each part of ours in a compose file, with the defaults of the variables in it.
-func environments(t *testing.T, path string) map[string]map[string]string {
+// service is what the tests look at in a service of a compose file.
+type service struct {
+	Environment map[string]string `yaml:"environment"`
+	Labels      map[string]string `yaml:"labels"`
+}
+
+// services returns the services of a compose file.
+func services(t *testing.T, path string) map[string]service {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var file struct {
-		Services map[string]struct {
-			Environment map[string]string `yaml:"environment"`
-		} `yaml:"services"`
+		Services map[string]service `yaml:"services"`
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
+	return file.Services
+}
+
+// environments returns the environment of each part of ours in a compose file, with the defaults of the variables in it.
+func environments(t *testing.T, path string) map[string]map[string]string {
+	t.Helper()
+	all := services(t, path)
 	variable := regexp.MustCompile(`\$\{[A-Z_]+:?-([^}]*)\}`)
 	parts := map[string]map[string]string{}
 	for _, part := range []string{"gateway", "users", "rides", "orchestrator", "launcher", "persdb"} {
 		parts[part] = map[string]string{}
-		for name, value := range file.Services[part].Environment {
+		for name, value := range all[part].Environment {
 			parts[part][name] = variable.ReplaceAllString(value, "$1")
 		}
 	}
