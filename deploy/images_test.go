@@ -119,7 +119,7 @@ func TestImages_Refusals(t *testing.T) {
 	}
 }
 
-// Without docker nobody is told to install docker-compose.
+// Without docker the error names docker, not docker-compose.
 func TestCompose_NoDocker(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", `die() { echo "$*"; exit 1; }; . ./composelib.sh; PATH=; need_compose`).CombinedOutput()

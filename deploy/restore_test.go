@@ -195,7 +195,7 @@ func TestStack_Restore_Refused(t *testing.T) {
 	}
 }
 
-// Of the archive only the folder of the restored cluster goes aside, in the folder that ARCHIVE_URL names. New volumes belong to
+// In the archive, only the folder of the restored cluster is moved aside, below the folder that ARCHIVE_URL names. New volumes belong to
 // the stack, so that a failed start does not remove them.
 func TestStack_Restore_Archive(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,7 @@ func TestStack_Up_FailedStart(t *testing.T) {
 	}
 }
 
-// A container of somebody else in a network of the stack would keep the network, and compose from removing the data: it leaves the network first.
+// A foreign container in a network of the stack would prevent the removal of the network and of the data. So it is disconnected first.
 func TestStack_Down_OthersLeaveTheNetworks(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

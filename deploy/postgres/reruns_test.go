@@ -89,7 +89,7 @@ func (c *trio) runTwice(t *testing.T) {
 	}
 }
 
-// testWrongPassword: a server that refuses the user is not taken for a lost one, and nobody is asked for a password.
+// testWrongPassword: a server that refuses the user does not count as lost, and the script asks for no password.
 func (c *trio) testWrongPassword(t *testing.T) {
 	t.Helper()
 	for password, words := range map[string]string{"another": "password authentication failed", "": "no password supplied"} {

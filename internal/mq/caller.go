@@ -45,8 +45,8 @@ type call struct {
 	done     chan struct{} // closed when over is set
 }
 
-// again is the request's mq.Message.Again. After a reply it prevents the repetition, so that a copy of the request can
-// exist only if onReply was told so with each reply.
+// again is the request's mq.Message.Again. Once a reply has arrived, it forbids repetitions. So after a repetition every
+// reply is passed on with repeated set.
 func (w *call) again() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -141,9 +141,10 @@ func (g *Gate) publishOutcome(err error) Outcome {
 	return Failed
 }
 
-// outcomeOf returns what the end of a request says about its dependency and about the depth of the write queue. They
-// failed if the dispatcher had to end the request without an answer from a worker. These ends say nothing: a time-out after less than meant, a refusal
-// by another limit, a position far ahead of the head, ErrNotSent, and a client that has gone.
+// outcomeOf returns the outcome of a request for the breakers of its dependency and of the depth of the write queue. The
+// request failed if the dispatcher had to end it without an answer from a worker. These ends are inconclusive: a time-out
+// after less than meant, a refusal by another limit, a position far ahead of the head, ErrNotSent, and a client that has
+// gone.
 func outcomeOf(err error, given time.Duration) Outcome {
 	if err == nil {
 		return Succeeded
@@ -161,7 +162,7 @@ func outcomeOf(err error, given time.Duration) Outcome {
 	return Failed
 }
 
-// outcomeOfCode is outcomeOf for what the code of err tells: a 503 or 504 may be a failure.
+// outcomeOfCode returns the outcome by the code of err alone. A 503 or 504 counts as a failure.
 func outcomeOfCode(err error) Outcome {
 	if errors.Is(err, context.Canceled) || errors.Is(err, ErrNotSent) {
 		return Inconclusive

@@ -64,7 +64,7 @@ type place = Item[context.CancelCauseFunc]
 // errDisplaced ends the wait of an operation that makes room for another user's operation.
 var errDisplaced = errors.New("another user has fewer operations that wait")
 
-// beginWait adds an operation to those that wait, and reports whether there was room. If there was no room, it
+// beginWait adds an operation to the waiting operations, and reports whether there was room. If there was no room, it
 // refuses the newest operation of the user with the most waiting operations (by weight) instead, unless the new
 // operation's user has as many.
 func (g *Gate) beginWait(p *place, user, stage string) bool {
