@@ -109,7 +109,11 @@ func (c *orchestratorParts) checks() []orchestratorapi.Check {
 	}
 }
 
-// missing names what is still missing of a master and all wanted slaves, or returns "".
+// missingBroker is what missing returns while the orchestrator's own connections to the broker are not all up, although
+// the workers' may be.
+const missingBroker = "the orchestrator's connections to the broker"
+
+// missing names what is still missing of a master, all wanted slaves and the orchestrator's way to them, or returns "".
 func (c *orchestratorParts) missing(ctx context.Context) string {
 	status, err := c.loop.Status(ctx)
 	if err != nil {
@@ -125,15 +129,18 @@ func (c *orchestratorParts) missing(ctx context.Context) string {
 			slaves++
 		}
 	}
-	if masters == 1 && slaves >= status.DesiredSlaves {
-		select {
-		case <-c.busChecked:
-			return ""
-		default:
-			return "the check of the broker's largest message"
-		}
+	if masters != 1 || slaves < status.DesiredSlaves {
+		return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
 	}
-	return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
+	if c.conn.Ready() != nil {
+		return missingBroker
+	}
+	select {
+	case <-c.busChecked:
+		return ""
+	default:
+		return "the check of the broker's largest message"
+	}
 }
 
 // away names the dependencies of the workers that do not answer, with the reasons, or returns "".

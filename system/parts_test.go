@@ -8,19 +8,31 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
+	"rideshare/internal/mq"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
 )
 
-// run starts an orchestrator by steps, until the test ends.
+// run starts an orchestrator by steps, until the test ends, and waits until it is ready.
 func run(t *testing.T, name string, steps ...func(*System, context.Context) error) *System {
+	t.Helper()
+	sys := begin(t, name, steps...)
+	if err := sys.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return sys
+}
+
+// begin starts an orchestrator by steps, until the test ends.
+func begin(t *testing.T, name string, steps ...func(*System, context.Context) error) *System {
 	t.Helper()
 	sys, err := start(t.Context(), Config{
 		Log: slog.New(slog.DiscardHandler), Name: name, Data: t.TempDir(), Slaves: 1, CallTimeout: 40 * time.Second, HungAfter: time.Minute, Orchestrator: "127.0.0.1:0",
@@ -34,9 +46,6 @@ func run(t *testing.T, name string, steps ...func(*System, context.Context) erro
 			t.Error(closeErr)
 		}
 	})
-	if err = sys.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return sys
 }
 
@@ -73,15 +82,50 @@ func TestStart_PortsOccupied_AllAreNamedAndNothingStarts(t *testing.T) {
 func pair(t *testing.T) (first, second *System) {
 	t.Helper()
 	first = run(t, "first", (*System).startCore, (*System).startOrchestrator)
-	second = run(t, "second", func(s *System, ctx context.Context) (err error) {
+	second = run(t, "second", beside(first, first.parts.conn), (*System).startOrchestrator)
+	return first, second
+}
+
+// beside starts an orchestrator with the coordinator and persdb of first, and with conn.
+func beside(first *System, conn mq.Conn) func(*System, context.Context) error {
+	return func(s *System, ctx context.Context) (err error) {
 		of := first.parts.backends
 		s.parts, err = newCoreOn(ctx, &backends{
-			store: of.store, conn: of.conn, meter: of.meter, coordinator: of.coordinator, launcher: of.launcher, control: of.control, keepWorkers: true,
+			store: of.store, conn: conn, meter: of.meter, coordinator: of.coordinator, launcher: of.launcher, control: of.control, keepWorkers: true,
 		}, s.cfg, s.metrics)
 		s.onClose(func(ctx context.Context) error { return s.parts.close(ctx) })
 		return err
-	}, (*System).startOrchestrator)
-	return first, second
+	}
+}
+
+// lateConn is a connection that is up once connected is set.
+type lateConn struct {
+	mq.Conn
+	connected atomic.Bool
+}
+
+func (c *lateConn) Ready() error {
+	if !c.connected.Load() {
+		return mq.ErrUnavailable
+	}
+	return c.Conn.Ready()
+}
+
+// The workers may have reached the broker before the orchestrator has: a write would be refused.
+func TestReady_OrchestratorNotYetAtTheBroker_Waits(t *testing.T) {
+	first := run(t, "first", (*System).startCore, (*System).startOrchestrator)
+	conn := &lateConn{Conn: first.parts.conn}
+	late := begin(t, "late", beside(first, conn), (*System).startOrchestrator)
+	testenv.Eventually(t, time.Minute, func() error {
+		if got := late.parts.missing(t.Context()); got != missingBroker {
+			return fmt.Errorf("got %q missing, want %q", got, missingBroker)
+		}
+		return nil
+	})
+	conn.connected.Store(true)
+	if err := late.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // From a second after a write through one orchestrator is acknowledged, reads through another one wait for its position.
