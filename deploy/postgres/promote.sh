@@ -11,12 +11,13 @@
 #   --names NAME,NAME  application_name of each standby that the new primary waits for; the default is those of the other
 #                      servers. Necessary if only one server is left.
 #   --accept-loss      go on without the servers that do not answer. An acknowledged write may be on them alone, and is lost then.
+#                      Each log begins a new epoch. A persdb whose tables have lost writes is refused from then on.
 #
 # The user needs the rights of a superuser: PGUSER, PGPASSFILE, PGDATABASE (postgres) and the like say who it is. It needs psql.
 set -euo pipefail
 export LC_ALL=C
 
-usage() { sed -n '2,16s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0"; }
 note() { echo "promote: $*" >&2; }
 die() { note "$*"; exit 1; }
 
@@ -36,8 +37,8 @@ ask() { timeout "$((limit + 10))" psql -wXAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p
 # answer: then the script ends.
 try() {
   ! answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$1" "$2" 2>"$errors") || return 0
-  ! grep -qE 'password authentication failed|no password supplied|no pg_hba.conf entry' "$errors" ||
-    die "$(cat "$errors")"$'\n'"Nothing was changed. Set PGUSER, and PGPASSFILE or PGPASSWORD, for all servers, and run again"
+  ! grep -qE 'authentication failed|no password supplied|pg_hba\.conf|role .* (does not exist|is not permitted)' "$errors" ||
+    die "$(cat "$errors")"$'\n'"Nothing was changed. Set PGUSER, and PGPASSFILE or PGPASSWORD, for all servers, let pg_hba.conf admit them, and run again"
   return 1
 }
 
@@ -204,6 +205,18 @@ follow_all() {
   [ ${#failed[@]} = 0 ] || die "$primary is the primary, but ${failed[*]} does not follow it; writes wait if no other standby does. Mend it and run again"
 }
 
+# new_epoch begins a new epoch in each database with a log, if servers are lost. The log then has other entries than the tables of a
+# persdb that knows what is lost. A lost server may have issued the epochs that are left out. No standby may follow yet.
+new_epoch() {
+  local database databases
+  [ ${#silent[@]} -gt 0 ] || return 0
+  databases=$(ask "$primary" "SELECT datname FROM pg_database WHERE datallowconn")
+  for database in $databases; do
+    PGDATABASE=$database ask "$primary" "SET synchronous_commit=local;
+      SELECT format('UPDATE %s SET epoch=epoch+1000', oid::regclass) FROM pg_class WHERE relname='log_meta' AND relkind='r' \\gexec"
+  done
+}
+
 servers=() silent=() standbys=() primaries=() given=() followers=()
 declare -A info own
 names='' given_names='' accept_loss='' primary='' old=''
@@ -232,6 +245,7 @@ if [ ${#primaries[@]} = 1 ]; then
   note "$primary is a primary already"
   behind
   choose_names
+  new_epoch
   follow_all
   # Only after follow_all: a former primary that became a standby without pg_rewind must not confirm writes.
   set_to "$primary" synchronous_standby_names "$names"
@@ -243,6 +257,7 @@ else
   set_to "$primary" synchronous_standby_names "$names"
   note "promoting $primary"
   [ "$(ask "$primary" "SELECT pg_promote(true, $limit) WHERE $locked")" = t ] || die "$primary was not promoted within $limit s; see its log, and run again"
+  new_epoch
   follow_all
 fi
 # Before a checkpoint, pg_rewind does not see that the server was promoted, and leaves an old primary as it is.

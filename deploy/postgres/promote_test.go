@@ -313,6 +313,8 @@ func killed(exit *exec.ExitError) bool {
 // wait for (--names). The paused server comes back as a second primary, and the script then changes nothing.
 func (c *trio) testOneLeft(t *testing.T) {
 	t.Helper()
+	const epochs = "SELECT epoch FROM log_meta"
+	before := c.at(t, c.first.URL).Value(t, epochs)
 	c.first.Pause(t)
 	c.refused(t, "no answer from "+c.first.URL, c.first.URL, c.second.URL)
 	c.refused(t, "Give --names", "--accept-loss", c.first.URL, c.second.URL)
@@ -321,6 +323,9 @@ func (c *trio) testOneLeft(t *testing.T) {
 	c.wantRole(t, c.second.URL, "f")
 	if got := c.at(t, c.second.URL).Value(t, "SELECT current_setting('synchronous_standby_names')"); got != `ANY 1 ("h4", "h5")` {
 		t.Errorf("got %s for synchronous_standby_names, want h4 and h5", got)
+	}
+	if got := c.at(t, c.second.URL).Value(t, epochs+"-1000"); got != before {
+		t.Errorf("got epoch 1000 + %s, want 1000 + %s", got, before)
 	}
 	c.first.Resume(t)
 	c.refused(t, "are all primaries", c.first.URL, c.second.URL)

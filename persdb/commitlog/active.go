@@ -152,6 +152,9 @@ func (s *Store) takeOver(ctx context.Context, shared SharedLog) error {
 			err = s.settle(ctx)
 		}
 		if err == nil {
+			_, err = s.position(ctx)
+		}
+		if err == nil {
 			err = s.catchUp(ctx)
 		}
 		if err != nil {

@@ -44,6 +44,15 @@ func (l *farLog) setAway(away bool) {
 	l.away = away
 }
 
+// loseLast goes on without the newest entry, in a new epoch.
+func (l *farLog) loseLast() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = l.records[:len(l.records)-1]
+	l.bounds.Head.Seq--
+	l.bounds.Head.Epoch += 1000
+}
+
 func (l *farLog) Claim(context.Context) (dbaas.Epoch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,21 +24,45 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	if position.Seq < b.Trimmed || position.Seq > b.Head.Seq {
-		where, remedy := " in "+LogFileName, "put both files of one backup there"
-		if s.cfg.OpenLog != nil {
-			where, remedy = "", "use the data folder and the log that belong together, or a copy of another stopped persdb's data folder; to begin with an empty log, use an empty data folder"
-		}
-		return dbaas.Errorf(dbaas.CodeInternal, "the tables in %s are at entry %d, but the log%s has the entries after %d up to %d: %s",
-			FileName, position.Seq, where, b.Trimmed, b.Head.Seq, remedy)
+		return s.notTogether("the tables in %s are at entry %d, but the log has the entries after %d up to %d", FileName, position.Seq, b.Trimmed, b.Head.Seq)
 	}
 	if err = s.readIndex(ctx, b.Trimmed, b.Head.Seq); err != nil {
 		return err
 	}
 	s.bounds, s.applied, s.synced = b, position.Seq, 0
+	if _, err = s.position(ctx); err != nil {
+		return err
+	}
 	if err = s.catchUp(ctx); err != nil {
 		return err
 	}
 	return s.measure()
+}
+
+// notTogether returns the error for tables and a log that do not belong together.
+func (s *Store) notTogether(format string, args ...any) error {
+	remedy := "put both files of one backup there"
+	if s.cfg.OpenLog != nil {
+		remedy = "use the data folder and the log that belong together, or a copy of another stopped persdb's data folder; to begin with an empty log, use an empty data folder"
+	}
+	return dbaas.Errorf(dbaas.CodeInternal, format+": "+remedy, args...)
+}
+
+// position returns the position of the tables. It returns an error if the log has another entry there: an operator may have
+// let the log go on without its newest entries, by promote.sh --accept-loss, which begins a new epoch.
+func (s *Store) position(ctx context.Context) (dbaas.Head, error) {
+	at, err := replication.Position(s.conn)
+	if err != nil || at.Seq <= s.bounds.Trimmed {
+		return at, err
+	}
+	records, err := s.log.Read(ctx, at.Seq-1, Limit{Records: 1, Damaged: true})
+	switch {
+	case dbaas.CodeOf(err) == dbaas.CodeGone: // trimmed by another process
+		return at, nil
+	case err == nil && len(records) > 0 && records[0].Damage == 0 && records[0].Entry.Epoch != at.Epoch:
+		err = s.notTogether("the tables in %s have entry %d of epoch %d, but the log's is of epoch %d", FileName, at.Seq, at.Epoch, records[0].Entry.Epoch)
+	}
+	return at, err
 }
 
 // each calls fn for the log's records after from, up to head. The log may have more by now.
@@ -110,7 +134,7 @@ func (s *Store) bringUp(ctx context.Context) error {
 	if err := s.conn.End(); err != nil || s.applied == s.bounds.Head.Seq { // a step that failed may have left its transaction.
 		return err
 	}
-	position, err := replication.Position(s.conn)
+	position, err := s.position(ctx)
 	if err == nil {
 		err = s.capture.Reload()
 	}

@@ -188,6 +188,43 @@ func (l *turnLog) TakeOver(context.Context) error {
 	return nil
 }
 
+// An operator may let a log go on without its newest entries (promote.sh --accept-loss), in a new epoch. A store whose tables have such
+// entries neither takes over nor opens, also once the log is longer than its tables.
+func TestStore_SharedLog_GoesOnWithoutNewestEntries(t *testing.T) {
+	for name, others := range map[string]int{"AsLong": 1, "Longer": 3} {
+		t.Run(name, func(t *testing.T) {
+			far := &farLog{}
+			a := openShared(t, far)
+			epoch := storetest.Claim(t, a)
+			storetest.Commit(t, a, epoch, op(1, ann))
+			short := openShared(t, &turnLog{farLog: far})
+			storetest.Commit(t, a, epoch, op(2, bob))
+			cfg := commitlog.Config{Dir: t.TempDir(), Shared: true, OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return &turnLog{farLog: far}, nil }}
+			long := reopen(t, cfg)
+			far.loseLast()
+			if err := short.TakeOver(t.Context()); err != nil {
+				t.Fatalf("the store with what the log has: %v", err)
+			}
+			epoch = storetest.Claim(t, short)
+			for n := range others {
+				storetest.Commit(t, short, epoch, op(3+n, "UPDATE users SET password='z'"))
+			}
+			const want = "entry 2 of epoch 1, but the log's is of epoch 1002"
+			if err := long.TakeOver(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnavailable || !strings.Contains(err.Error(), want) || long.Active() {
+				t.Errorf("take-over: got %v, want code %q with %q", err, dbaas.CodeUnavailable, want)
+			}
+			closeStore(t, long)
+			far.setAway(false)
+			if again, err := commitlog.Open(t.Context(), unhurried(app(cfg))); dbaas.CodeOf(err) != dbaas.CodeInternal || !strings.Contains(err.Error(), want) {
+				if err == nil {
+					closeStore(t, again)
+				}
+				t.Errorf("opened: got %v, want code %q with %q", err, dbaas.CodeInternal, want)
+			}
+		})
+	}
+}
+
 // A store whose tables have no room for what another one has stored cannot take over. That says nothing about the operations that
 // are to be done: another process may do them, and may have done them already. With room again it takes over.
 func TestStore_SharedLog_TakeOverWithoutRoomIsUnavailable(t *testing.T) {

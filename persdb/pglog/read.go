@@ -50,14 +50,16 @@ func (l *Log) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) 
 	var records []commitlog.Record
 	var err error
 	for at := l.place(); ; at = l.place() {
+		used := r.conn != nil && r.session == at.session // it may have been lost since
 		records, err = l.readOn(ctx, r, at, after, limit)
-		if err == nil || at.over.Err() == nil || ctx.Err() != nil || l.ctx.Err() != nil {
+		failed := err != nil && dbaas.CodeOf(err) == dbaas.CodeInternal
+		if failed {
+			r.close()
+			err = dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be read", err)
+		}
+		if again := failed && used || at.over.Err() != nil; err == nil || !again || ctx.Err() != nil || l.ctx.Err() != nil {
 			break
 		}
-	}
-	if err != nil && dbaas.CodeOf(err) == dbaas.CodeInternal {
-		r.close()
-		err = dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be read", err)
 	}
 	if err == nil && !limit.Damaged {
 		records, err = commitlog.Undamaged(records, after)
