@@ -223,12 +223,12 @@ func (s *Scaler) propose(d *Decision, settings Settings, sample Sample, before [
 	}
 }
 
-// inWindowOfAnother reports whether the newest decision is another orchestrator's and much less than a period old. Each
+// inWindowOfAnother reports whether the newest decision is another orchestrator's and not much more than a period old. Each
 // orchestrator has its own timer; so one of them decides, and all others hand over their reads before its next tick. The
 // clocks may differ in either direction.
 func (s *Scaler) inWindowOfAnother(l *ledger, w window) bool {
 	d := l.newest()
-	return d != nil && d.By != s.cfg.Name && w.at.Sub(d.At).Abs() < s.cfg.Period*9/10
+	return d != nil && d.By != s.cfg.Name && w.at.Sub(d.At).Abs() < s.cfg.Period*11/10
 }
 
 // load reads the ledger. A ledger that has not been written yet is empty.

@@ -202,7 +202,7 @@ func TestScaler_PausedBeforeCarryingOut_NewerDecisionStays(t *testing.T) {
 		read(a, 41)
 		pass(period * 19 / 20)
 		read(b, 21)
-		pass(period) // a ticks and is paused; then b ticks
+		pass(2 * period) // a ticks and is paused; b ticks within a's window, and after it
 		decided := []outcome{{41, 3, false}, {21, 2, true}}
 		want(t, b, c, decided, []int{2})
 		close(p.resumed)
