@@ -103,7 +103,7 @@ func (g *Gate) Ended(t Ticket, err error) {
 	outcome := outcomeOf(err, t.given)
 	if t.write {
 		g.own.Add(-1)
-		g.leftDepth(t.depth, outcome)
+		g.leftDepth(t.depth, g.depthOutcome(err, outcome))
 	}
 	now := g.cfg.Now()
 	g.mu.Lock()
@@ -121,6 +121,18 @@ func (g *Gate) Ended(t Ticket, err error) {
 	}
 	g.ended(broker, t.passes[broker], published, now)
 	g.ended(t.need, t.passes[t.need], outcome, now)
+}
+
+// depthOutcome returns the outcome of a write as a probe of the depth breaker. Nothing is known of the queue by a worker's own 503 or
+// 504, and by a large message whose connection is lost.
+func (g *Gate) depthOutcome(err error, outcome Outcome) Outcome {
+	switch {
+	case outcome == Failed && notTaken(err):
+		return g.publishOutcome(err)
+	case outcome == Succeeded && err != nil && outcomeOfCode(err) == Failed:
+		return Inconclusive
+	}
+	return outcome
 }
 
 func (g *Gate) ended(n need, p Pass, outcome Outcome, now time.Time) {
