@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"rideshare/internal/coord"
@@ -9,7 +10,7 @@ import (
 )
 
 // passUnlisted is a pass in which no launcher answers. It carries out no plan. It counts which workers serve, since reads
-// and writes go on, and reads the wanted number of slaves. If the coordinator is away too, it renews the master.
+// and writes go on, and reads the wanted number of slaves. If the coordinator does not answer either, it renews the master.
 func (l *Loop) passUnlisted(ctx context.Context, session coord.Session) {
 	members, up := membersOf(ctx, session)
 	if !up {
@@ -17,10 +18,13 @@ func (l *Loop) passUnlisted(ctx context.Context, session coord.Session) {
 		return
 	}
 	l.countRegistered(session, members)
-	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	asking, cancel := context.WithTimeout(ctx, coordTimeout)
 	defer cancel()
-	if n, _, err := session.SlaveCount(ctx); err == nil {
+	switch n, _, err := session.SlaveCount(asking); {
+	case err == nil:
 		l.knowDesired(ctx, n)
+	case !errors.Is(err, coord.ErrNone): // the next pass would renew too late
+		l.renewUnlisted(ctx)
 	}
 }
 
