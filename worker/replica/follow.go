@@ -101,7 +101,7 @@ func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 			gap = true
 		case e.Seq <= at.Seq:
 			r.Stats.Duplicates.Add(1)
-		case e.Seq > at.Seq+1, e.ChangesOmitted: // an entry that is away must be read from the log.
+		case e.Seq > at.Seq+1, e.ChangesOmitted: // changes that were left out are read from the log.
 			gap = true
 		case e.Epoch < at.Epoch:
 			// Such an entry is never in the log, so its sender was not allowed to write.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -18,7 +19,7 @@ import (
 const (
 	// verifyTries bounds the attempts to read both sides at the same position: during writes that takes luck.
 	verifyTries = 5
-	// partTries is the number of failures after which verifyAlways goes on with the next table.
+	// partTries is the number of failures with errSlowPart after which verifyAlways goes on with the next table.
 	partTries = 2
 	// verifyShare is the least ratio of the pause before a comparison to the duration of the previous one: so at most
 	// about 2 % of the time is spent on hashing.
@@ -26,6 +27,9 @@ const (
 	// suspectEvery is the least time between two files that are discarded because of a read.
 	suspectEvery = 10 * time.Minute
 )
+
+// errSlowPart: a part could not be hashed, here or by persdb, whose position was known shortly before.
+var errSlowPart = errors.New("the part may be too large")
 
 // verifyAlways compares the replica with persdb periodically until ctx ends. A part that takes too long, such as a large
 // table WITHOUT ROWID, does not keep the tables after it from being compared.
@@ -47,7 +51,11 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 			from, failures = next, 0
 		case ctx.Err() == nil:
 			r.config.Log.DebugContext(ctx, "replica not verified", logkey.Error, err)
-			if failures++; failures >= partTries && r.passOver(ctx, &from, err) {
+			if errors.Is(err, errSlowPart) {
+				failures++
+			}
+			if failures >= partTries {
+				r.passOver(ctx, &from, err)
 				failures = 0
 			}
 		}
@@ -55,23 +63,22 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 	}
 }
 
-// passOver moves from to the next table, after the part at from has failed with reason. It reports false, having done
-// nothing, if persdb does not answer or there is no replica at the moment: then every part fails. The log gets one
-// warning for each table.
-func (r *Replica) passOver(ctx context.Context, from *dbaas.HashFrom, reason error) bool {
+// passOver moves from to the next table, after the part at from has failed with reason. It does nothing if persdb does not
+// answer or there is no replica at the moment: then every part fails. The log gets one warning for each table.
+func (r *Replica) passOver(ctx context.Context, from *dbaas.HashFrom, reason error) {
 	headCtx, cancel := context.WithTimeout(ctx, r.config.StoreTimeout)
 	defer cancel()
 	if _, err := r.config.Store.Head(headCtx); err != nil {
-		return false
+		return
 	}
 	rd, err := r.scanner()
 	if err != nil {
-		return false
+		return
 	}
 	defer rd.Close()
 	tables, err := replication.Tables(rd.conn)
 	if err != nil {
-		return false
+		return
 	}
 	i, _ := slices.BinarySearch(tables, from.Table) // the part at from begins in the ith table
 	*from = dbaas.HashFrom{}
@@ -82,7 +89,6 @@ func (r *Replica) passOver(ctx context.Context, from *dbaas.HashFrom, reason err
 		r.passed[tables[i]] = true
 		r.config.Log.WarnContext(ctx, "tables not verified, the next table follows", logkey.Error, fmt.Errorf("from table %q: %w", tables[i], reason))
 	}
-	return true
 }
 
 // Verify compares the hashes of all tables with persdb's, part by part, each part at one position. If they differ, or
@@ -155,7 +161,7 @@ func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*R
 	}
 	rd.Close()
 	if err != nil {
-		return nil, want, noAnswer(err)
+		return nil, want, fmt.Errorf("%w: %w", errSlowPart, noAnswer(err))
 	}
 	if rd, err = r.readerAt(ctx, dbaas.Head{Cluster: head.Cluster, Seq: want.Seq}); err != nil {
 		return nil, want, err
@@ -187,8 +193,10 @@ func (r *Replica) classify(ctx context.Context, rd *Reader, from dbaas.HashFrom,
 			r.invalidate(rd.file, fmt.Errorf("%w: %s", errDiffers, strings.Join(v.Differ, ", ")))
 		}
 		return v, nil
-	case ctx.Err() != nil, rd.ended.Load():
-		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", err)
+	case rd.ended.Load():
+		return v, dbaas.WrapError(dbaas.CodeUnavailable, "the reader was ended", err)
+	case ctx.Err() != nil:
+		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", errors.Join(errSlowPart, err))
 	default: // an unreadable file is as bad as a file that differs
 		r.invalidate(rd.file, err)
 		return v, fmt.Errorf("hash the replica: %w", err)
