@@ -110,6 +110,7 @@ func (c *cluster) newClient(t *testing.T) *http.Client {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	transport.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0) // most handshakes cost no signature: the client shares the hosts' cores
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024
 	transport.TLSHandshakeTimeout = readLimit // so that few handshakes wait for a paused host, and it does not get hundreds when it continues
 	transport.ForceAttemptHTTP2 = false       // a paused host would hold all requests of a connection
