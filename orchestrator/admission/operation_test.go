@@ -193,7 +193,8 @@ func TestGate_DepthBreaker(t *testing.T) {
 	})
 }
 
-// A probe that ended early by its client's own short timeout, or with a worker's answer, does not open the breaker again.
+// A probe that ended early by its client's own short timeout, with a worker's 503, or without the connection for large messages neither
+// opens the breaker again nor counts as one of the probes that close it.
 func TestGate_DepthProbe_OnlyFailuresOpen(t *testing.T) {
 	late := dbaas.WrapError(dbaas.CodeUnknown, "no answer", context.DeadlineExceeded)
 	late.Reason = dbaas.ReasonDeadline
@@ -206,6 +207,7 @@ func TestGate_DepthProbe_OnlyFailuresOpen(t *testing.T) {
 		"late":         {late, meant, Open},
 		"queue full":   {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused), testTimeout, Open},
 		"answered 503": {dbaas.Errorf(dbaas.CodeUnavailable, "x"), testTimeout, Closed},
+		"large":        {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrUnavailable), testTimeout, Closed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, func(r *rig) {
@@ -219,9 +221,13 @@ func TestGate_DepthProbe_OnlyFailuresOpen(t *testing.T) {
 				ticket, err := r.EnterWrite(r.Context(), &op)
 				r.want("a probe", err, "")
 				r.Ended(ticket, c.end)
-				for range probes {
+				for range probes - 1 {
 					_ = r.write(nil) // refused if the breaker is open again
 				}
+				if got := r.Breakers()["depth"].State; got == Closed.String() {
+					r.Errorf("got %s after %d probes that succeeded, want %d", got, probes-1, probes)
+				}
+				_ = r.write(nil)
 				if got := r.Breakers()["depth"].State; got != c.want.String() {
 					r.Errorf("got %s, want %v", got, c.want)
 				}
