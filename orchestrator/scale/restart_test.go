@@ -115,7 +115,7 @@ func TestScaler_TwoOrchestrators_OneDecisionForTheReadsOfBoth(t *testing.T) {
 func TestScaler_ThreeOrchestrators_OneDecisionForTheReadsOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{}
-		starts := map[string]time.Duration{"a": 0, "b": 70 * time.Second, "c": 20 * time.Second}
+		starts := map[string]time.Duration{"a": 0, "b": 110 * time.Second, "c": 20 * time.Second}
 		all := map[string]*scale.Scaler{}
 		for name := range starts {
 			all[name] = start(t, configOf(c, name))
