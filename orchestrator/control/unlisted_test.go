@@ -55,6 +55,23 @@ func TestLoop_LauncherAway_CountFollowsTheRegistrations(t *testing.T) {
 	})
 }
 
+// A coordinator that stops answering in the middle of a pass, while the launcher is away, makes the next pass too late to renew the master.
+func TestLoop_LauncherAway_CoordinatorStopsWithinPass_LeadershipRenewedInIt(t *testing.T) {
+	bubble(t, func(s *rig, _ *control.Loop) {
+		s.launcher.noLists.Store(true)
+		s.reconcile()
+		before := s.assigned.Load()
+		s.coord.losesCount.Store(true)
+		for s.coord.losesCount.Load() {
+			pass(10 * time.Millisecond)
+		}
+		if got := s.assigned.Load() - before; got != 1 {
+			s.t.Errorf("got %d renewals in the pass, want 1", got)
+		}
+		s.launcher.noLists.Store(false)
+	})
+}
+
 // A coordinator that loses its data while the launcher is away does not make the workers count as lost.
 func TestLoop_LauncherAway_CoordinatorDataLost_LastWorkersCount(t *testing.T) {
 	bubble(t, func(s *rig, l *control.Loop) {
