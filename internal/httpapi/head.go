@@ -101,7 +101,7 @@ type headConn struct {
 // Read implements net.Conn. If there is no room for a head, Read answers 503 and closes the connection.
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if !c.count(p[:n], len(p) == 1) {
+	if !c.count(p[:n], len(p)) {
 		if c.SetWriteDeadline(time.Now().Add(time.Second)) == nil { // for a client that does not read
 			_, _ = io.WriteString(c.Conn, noRoomForHead)
 		}
@@ -110,11 +110,11 @@ func (c *headConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count reports whether there is room for the received bytes. single is as in headSize.add.
-func (c *headConn) count(p []byte, single bool) bool {
+// count reports whether there is room for the received bytes. asked is as in headSize.add.
+func (c *headConn) count(p []byte, asked int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.head.add(p, c.serving, single)
+	c.head.add(p, c.serving, asked)
 	for need := c.head.memory(); need > shortHead && c.held < need; c.held += headStep {
 		if !c.room.tryTake(headStep) {
 			return false
@@ -123,14 +123,20 @@ func (c *headConn) count(p []byte, single bool) bool {
 	return true
 }
 
-// serve sets whether a request is being served. At its end the room of its head is returned.
-func (c *headConn) serve(serving bool) {
+// begin is called when serving of a request starts. body is the length of its body, -1 if it is not known.
+func (c *headConn) begin(body int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.serving = serving; !serving {
-		c.release()
-		c.head = headSize{extent: c.head.ahead, ahead: c.head.ahead}
-	}
+	c.serving = true
+	c.head.begin(body)
+}
+
+// end is called when serving of a request has ended. It returns the room of the head.
+func (c *headConn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release()
+	c.serving, c.head = false, c.head.next()
 }
 
 // release returns what is held. The caller holds mu.
@@ -148,7 +154,10 @@ func (c *headConn) Close() error {
 }
 
 // servingConn is a headConn or a secureConn.
-type servingConn interface{ serve(serving bool) }
+type servingConn interface {
+	begin(body int64)
+	end()
+}
 
 type headConnKey struct{}
 
@@ -161,7 +170,7 @@ func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
 func boundHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(headConnKey{}).(servingConn); ok {
-			conn.serve(true)
+			conn.begin(r.ContentLength)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -171,6 +180,6 @@ func boundHead(next http.Handler) http.Handler {
 // net/http first reads what the handler left of the body, which is no head.
 func headState(conn net.Conn, state http.ConnState) {
 	if head, ok := conn.(servingConn); ok && state == http.StateIdle {
-		head.serve(false)
+		head.end()
 	}
 }

@@ -108,7 +108,7 @@ func TestServer_HeadsOfManyLines_AreBounded(t *testing.T) {
 }
 
 // The lines of a body are no lines of a head, also if the body comes together with the head: while there is no room for
-// heads, a short request with a body of many lines is served.
+// heads, short requests with bodies of many lines are served on one connection.
 func TestServer_LinesOfBody_AreNoHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeads(t, nil)
@@ -121,8 +121,10 @@ func TestServer_LinesOfBody_AreNoHead(t *testing.T) {
 		}
 		conn := h.dial()
 		open = append(open, conn)
-		if got := status(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n"+strings.Repeat("\n", 2000)); got != http.StatusOK {
-			t.Errorf("a body of many lines: got %d, want 200", got)
+		for range 3 {
+			if got := status(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n"+strings.Repeat("\n", 2000)); got != http.StatusOK {
+				t.Errorf("a body of many lines: got %d, want 200", got)
+			}
 		}
 		h.end(open)
 	})

@@ -1,6 +1,9 @@
 package httpapi
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+)
 
 var newline = []byte{'\n'}
 
@@ -16,27 +19,58 @@ type headSize struct {
 
 	inLine, lineEnded bool // the current line has text; the line before it had text, and it has none yet
 	ended             bool
+	body              int64 // the length of the body, -1 if it is not known
+	after             int64 // bytes received after the end
 	// ahead is the end of what was received after the head, or while the request was being served. It is at most what
 	// net/http reads at once, and may belong to the next head.
 	ahead extent
+	// carried: the head began in the ahead of the head before it, and the end that scan finds may be that of a later head.
+	carried bool
 }
 
 // memory returns how many bytes of memory the head takes.
 func (h *headSize) memory() int64 { return headCopies*h.bytes + lineMemory*h.lines }
 
-// add adds received bytes. While a request is being served they are no part of its head. single reports whether no more
-// than a byte was asked for: so net/http waits for the end of the connection, and keeps what it has read before.
-func (h *headSize) add(p []byte, serving, single bool) {
+// add adds received bytes. While a request is being served they are no part of its head. asked is how many bytes were
+// asked for. With a single one net/http waits for the end of the connection, and keeps what it has read before.
+func (h *headSize) add(p []byte, serving bool, asked int) {
 	inHead := !serving && !h.ended
 	if inHead {
+		// net/http waits in the middle of a line, or has read all lines and has nothing left.
+		if text := len(p) > 0 && p[0] > '\r'; text && (h.lines == 0 || asked == readAhead) {
+			h.carried = false
+		}
 		p = h.scan(p)
 	}
-	size := extentOf(p[max(0, len(p)-readAhead):])
-	if single && !inHead {
+	if h.ended {
+		h.after += int64(len(p))
+	}
+	size := extentOf(p[max(0, int64(len(p))-min(readAhead, h.beyond())):])
+	if asked == 1 && !inHead {
 		size.bytes += h.ahead.bytes
 		size.lines += h.ahead.lines
 	}
 	h.ahead = size
+}
+
+// begin sets the length of the body, when serving of the request starts.
+func (h *headSize) begin(body int64) {
+	h.body = body
+	most := h.beyond()
+	h.ahead = extent{min(h.ahead.bytes, most), min(h.ahead.lines, most)}
+}
+
+// beyond returns how many bytes were received after the body. If that is not known, it is more than any number of bytes.
+func (h *headSize) beyond() int64 {
+	if h.carried || h.body < 0 {
+		return math.MaxInt64
+	}
+	return max(0, h.after-h.body)
+}
+
+// next returns the size of what was received of the next head.
+func (h *headSize) next() headSize {
+	return headSize{extent: h.ahead, ahead: h.ahead, carried: h.ahead.bytes > 0}
 }
 
 // scan adds p up to the end of the head, an empty line, and returns what follows. Empty lines before the head are a part
