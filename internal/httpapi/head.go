@@ -115,6 +115,11 @@ func (c *headConn) count(p []byte, asked int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.head.add(p, c.serving, asked)
+	return c.charge()
+}
+
+// charge takes room for what was received of the head, and reports whether there was room. The caller holds mu.
+func (c *headConn) charge() bool {
 	for need := c.head.memory(); need > shortHead && c.held < need; c.held += headStep {
 		if !c.room.tryTake(headStep) {
 			return false
@@ -131,12 +136,18 @@ func (c *headConn) begin(body int64) {
 	c.head.begin(body)
 }
 
-// end is called when serving of a request has ended. It returns the room of the head.
+// end is called when serving of a request has ended. It returns the room of its head, and takes room for what was received
+// of the next one. Without room it closes the connection. It does not answer 503, which says that nothing is done: net/http
+// may have the whole next request already, and serves it.
 func (c *headConn) end() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.release()
 	c.serving, c.head = false, c.head.next()
+	room := c.charge()
+	c.mu.Unlock()
+	if !room {
+		_ = c.Close() // net/http sees it at its next read
+	}
 }
 
 // release returns what is held. The caller holds mu.

@@ -58,9 +58,11 @@ func (h *heads) dial() net.Conn {
 	return client
 }
 
-// status sends text and returns the status of the answer, 0 if there is none.
+// status sends text, if there is any, and returns the status of the answer, 0 if there is none.
 func status(conn net.Conn, text string) int {
-	go func() { _, _ = io.WriteString(conn, text) }()
+	if text != "" {
+		go func() { _, _ = io.WriteString(conn, text) }()
+	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0
