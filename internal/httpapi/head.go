@@ -101,7 +101,7 @@ type headConn struct {
 // Read implements net.Conn. If there is no room for a head, Read answers 503 and closes the connection.
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if !c.count(p[:n], len(p)) {
+	if !c.count(p[:n], len(p) == 1) {
 		if c.SetWriteDeadline(time.Now().Add(time.Second)) == nil { // for a client that does not read
 			_, _ = io.WriteString(c.Conn, noRoomForHead)
 		}
@@ -110,11 +110,11 @@ func (c *headConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count reports whether there is room for the received bytes. asked is as in headSize.add.
-func (c *headConn) count(p []byte, asked int) bool {
+// count reports whether there is room for the received bytes. single is as in headSize.add.
+func (c *headConn) count(p []byte, single bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.head.add(p, c.serving, asked)
+	c.head.add(p, c.serving, single)
 	return c.charge()
 }
 

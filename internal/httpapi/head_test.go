@@ -19,7 +19,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// heads is a server on in-memory connections that answers 200, at /slow after a millisecond.
+// heads is a server on in-memory connections that answers 200, at /slow after a millisecond and at /endless never.
 type heads struct {
 	listener testenv.Pipes
 	server   *httpapi.Server
@@ -31,8 +31,11 @@ func newHeads(t *testing.T, secure *tls.Config) *heads {
 	h.server = httpapi.NewServer(httpapi.ServerConfig{
 		Listener: h.listener, TLS: secure, Log: slog.New(slog.DiscardHandler),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/slow" {
+			switch r.URL.Path {
+			case "/slow":
 				time.Sleep(time.Millisecond)
+			case "/endless":
+				<-r.Context().Done()
 			}
 			w.WriteHeader(http.StatusOK)
 		}),

@@ -24,29 +24,31 @@ type headSize struct {
 	// ahead is the end of what was received after the head, or while the request was being served. It is at most what
 	// net/http reads at once, and may belong to the next head.
 	ahead extent
-	// carried: the head began in the ahead of the head before it, and the end that scan finds may be that of a later head.
+	// carried: the head may have begun in the ahead of the head before it. Then scan may miss its end and find that of a
+	// later head, so that all that was received last counts as ahead.
 	carried bool
 }
 
 // memory returns how many bytes of memory the head takes.
 func (h *headSize) memory() int64 { return headCopies*h.bytes + lineMemory*h.lines }
 
-// add adds received bytes. While a request is being served they are no part of its head. asked is how many bytes were
-// asked for. With a single one net/http waits for the end of the connection, and keeps what it has read before.
-func (h *headSize) add(p []byte, serving bool, asked int) {
+// add adds received bytes. While a request is being served they are no part of its head. single reports whether no more
+// than a byte was asked for: so net/http waits for the end of the connection, and keeps what it has read before.
+func (h *headSize) add(p []byte, serving, single bool) {
 	inHead := !serving && !h.ended
 	if inHead {
-		// net/http waits in the middle of a line, or has read all lines and has nothing left.
-		if text := len(p) > 0 && p[0] > '\r'; text && (h.lines == 0 || asked == readAhead) {
+		if len(p) > 0 && p[0] > '\r' { // text: net/http reads on only for this head, so that the next end is the end of it
 			h.carried = false
 		}
-		p = h.scan(p)
+		if rest := h.scan(p); h.ended && !h.carried {
+			p = rest
+		}
 	}
 	if h.ended {
 		h.after += int64(len(p))
 	}
 	size := extentOf(p[max(0, int64(len(p))-min(readAhead, h.beyond())):])
-	if asked == 1 && !inHead {
+	if single && !inHead {
 		size.bytes += h.ahead.bytes
 		size.lines += h.ahead.lines
 	}
