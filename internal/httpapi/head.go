@@ -5,15 +5,19 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"rideshare/internal/logkey"
 )
 
 const (
 	// headMemory limits the memory, in bytes, for the long heads (request line and headers) of all requests of a
-	// server. A head is read before its route is known. With GOMEMLIMIT it is a quarter of that if that is less.
+	// server. A head is read before its route is known. With GOMEMLIMIT it is a quarter of that if that is less, but at
+	// least leastHeadMemory.
 	headMemory = 64 << 20
 	// leastHeadMemory has room for one head of MaxHeaderBytes.
 	leastHeadMemory = 16 << 20
@@ -43,11 +47,12 @@ type headListener struct {
 	net.Listener
 	room pool
 	tls  *tls.Config // nil for plain HTTP
+	log  *slog.Logger
 }
 
-func newHeadListener(l net.Listener, secure *tls.Config) *headListener {
+func newHeadListener(l net.Listener, secure *tls.Config, log *slog.Logger) *headListener {
 	size := max(leastHeadMemory, min(headMemory, memoryLimit()/4))
-	return &headListener{Listener: l, tls: secure, room: pool{size: size, free: size}}
+	return &headListener{Listener: l, tls: secure, log: log, room: pool{size: size, free: size}}
 }
 
 // Accept implements net.Listener.
@@ -57,10 +62,10 @@ func (l *headListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if l.tls == nil {
-		return &headConn{Conn: conn, room: &l.room}, nil
+		return &headConn{Conn: conn, room: &l.room, log: l.log}, nil
 	}
 	secure := tls.Server(conn, l.tls)
-	return &secureConn{headConn: &headConn{Conn: secure, room: &l.room}, tls: secure}, nil
+	return &secureConn{headConn: &headConn{Conn: secure, room: &l.room, log: l.log}, tls: secure}, nil
 }
 
 // secureConn is a headConn on top of TLS, which must see the lines of a head. net/http therefore does not see the TLS.
@@ -76,11 +81,14 @@ func (c *secureConn) ConnectionState() tls.ConnectionState {
 	if c.SetDeadline(time.Now().Add(readHeaderTimeout)) != nil {
 		return tls.ConnectionState{}
 	}
-	err := c.tls.HandshakeContext(context.Background())
-	if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil {
-		_, _ = io.WriteString(plain.Conn, plainToTLS)
+	if err := c.tls.HandshakeContext(context.Background()); err != nil {
+		c.log.Debug("TLS handshake failed", logkey.Addr, c.RemoteAddr().String(), logkey.Error, err.Error())
+		if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil {
+			_, _ = io.WriteString(plain.Conn, plainToTLS)
+		}
+		return tls.ConnectionState{}
 	}
-	if err != nil || c.SetDeadline(time.Time{}) != nil {
+	if c.SetDeadline(time.Time{}) != nil {
 		return tls.ConnectionState{}
 	}
 	return c.tls.ConnectionState()
@@ -91,6 +99,7 @@ type headConn struct {
 	net.Conn
 
 	room *pool
+	log  *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
 	serving bool
@@ -122,6 +131,7 @@ func (c *headConn) count(p []byte, single bool) bool {
 func (c *headConn) charge() bool {
 	for need := c.head.memory(); need > shortHead && c.held < need; c.held += headStep {
 		if !c.room.tryTake(headStep) {
+			c.log.Debug("no room for a request's head", logkey.Addr, c.RemoteAddr().String(), logkey.Bytes, need)
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 // heads is a server on in-memory connections that answers 200, at /slow after a millisecond and at /endless never.
 type heads struct {
+	logs     bytes.Buffer
 	listener testenv.Pipes
 	server   *httpapi.Server
 }
@@ -29,7 +31,7 @@ func newHeads(t *testing.T, secure *tls.Config) *heads {
 	t.Helper()
 	h := &heads{listener: testenv.Pipes{Conns: make(chan net.Conn)}}
 	h.server = httpapi.NewServer(httpapi.ServerConfig{
-		Listener: h.listener, TLS: secure, Log: slog.New(slog.DiscardHandler),
+		Listener: h.listener, TLS: secure, Log: slog.New(slog.NewJSONHandler(&h.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/slow":

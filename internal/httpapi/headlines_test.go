@@ -116,6 +116,9 @@ func TestServer_HeadsOfManyLines_AreBounded(t *testing.T) {
 					t.Errorf("%d heads of %d were refused, want those without room", refused, tt.conns)
 				}
 				h.end(open)
+				if got := strings.Count(h.logs.String(), "no room for a request's head"); got < refused {
+					t.Errorf("%d lines in the log, want one for each of %d refused heads", got, refused)
+				}
 			})
 		})
 	}
@@ -144,7 +147,7 @@ func TestServer_LinesOfBody_AreNoHead(t *testing.T) {
 	})
 }
 
-// With TLS, plain HTTP gets a 400 that says so.
+// With TLS, plain HTTP gets a 400 that says so, and a line in the log.
 func TestServer_PlainHTTPToTLS_IsToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := secureHeads(t)
@@ -159,6 +162,9 @@ func TestServer_PlainHTTPToTLS_IsToldSo(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		h.end([]net.Conn{conn})
+		if !strings.Contains(h.logs.String(), "TLS handshake failed") {
+			t.Error("the failed handshake is not in the log")
+		}
 	})
 }
 

@@ -154,7 +154,7 @@ func (s *Server) limited(listener net.Listener) net.Listener {
 	if s.secure() {
 		secure = s.cfg.TLS
 	}
-	return newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns), secure)
+	return newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns), secure, s.cfg.Log)
 }
 
 func (s *Server) secure() bool {
