@@ -36,6 +36,7 @@ func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		rt := a.match(c)
+		defer func() { a.account(c, rt, time.Since(start)) }() // deferred because a handler panics to abort its answer
 		err := a.run(c, rt, next)
 		cut := err != nil && c.Response().Committed
 		if err != nil {
@@ -43,7 +44,6 @@ func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 		} else {
 			a.recovered(c, rt)
 		}
-		a.account(c, rt, time.Since(start))
 		if cut { // the client must not take the partial answer for complete
 			panic(http.ErrAbortHandler)
 		}

@@ -2,12 +2,14 @@ package httpapi_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,6 +93,36 @@ func TestAPI_UncodedErrorIsHidden(t *testing.T) {
 	}
 	if !strings.Contains(f.logs.String(), "/dev/sda") {
 		t.Error("the cause is not in the log")
+	}
+}
+
+// observe has an API serve one request with h, and returns its answer and the observed statuses. log is all that the API logs.
+func observe(ctx context.Context, h echo.HandlerFunc) (answered *httptest.ResponseRecorder, seen []int, log string) {
+	var logs bytes.Buffer
+	a := httpapi.New(httpapi.Config{
+		Log:     slog.New(slog.NewJSONHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Observe: func(_, _ string, status int, _ time.Duration, _ string) { seen = append(seen, status) },
+	})
+	a.Handle(http.MethodGet, "/", h)
+	answered = httptest.NewRecorder()
+	defer func() {
+		if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // It is the value itself, as net/http documents.
+			panic(p)
+		}
+		log = logs.String()
+	}()
+	a.ServeHTTP(answered, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	return answered, seen, log
+}
+
+// A request whose answer the handler aborts is counted, as any other.
+func TestAPI_AbortedRequest_IsCounted(t *testing.T) {
+	_, seen, _ := observe(t.Context(), func(c echo.Context) error {
+		c.Response().WriteHeader(http.StatusOK)
+		panic(http.ErrAbortHandler)
+	})
+	if !slices.Equal(seen, []int{http.StatusOK}) {
+		t.Errorf("got statuses %v, want one of 200", seen)
 	}
 }
 
