@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -269,6 +270,30 @@ func TestGateway_LogsAndMetrics(t *testing.T) {
 	}
 	if len(seen) != 5 || seen[0] != "users PUT" {
 		t.Errorf("observed %v", seen)
+	}
+}
+
+// A request that the service did not answer before the client left is 499 in the metrics. One that the stopping server ends
+// is not.
+func TestGateway_ClientLeft_Is499(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(up.Close)
+	seen := 0
+	g, err := gateway.New(gateway.Config{
+		Users: []string{up.URL}, Rides: []string{up.URL}, Log: slog.New(slog.DiscardHandler),
+		Observe: func(_, _ string, status int, _ time.Duration, _ string) { seen = status },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cause, want := range map[error]int{context.Canceled: 499, fmt.Errorf("the server stops: %w", context.Canceled): 503} {
+		ctx, end := context.WithCancelCause(t.Context())
+		end(cause)
+		answered := httptest.NewRecorder()
+		g.Handler().ServeHTTP(answered, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/users", nil))
+		if answered.Code != 503 || seen != want {
+			t.Errorf("%v: got %d, observed %d, want 503 and %d", cause, answered.Code, seen, want)
+		}
 	}
 }
 

@@ -129,10 +129,14 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	record := &recorder{ResponseWriter: w, status: http.StatusOK, progress: httpapi.NewAnswerProgress(w, r)}
 	// Deferred because the proxy panics to abort an answer whose rest is lost.
 	defer func() {
-		span.Answered(tracing.Gateway, httpapi.MethodLabel(r.Method), s.name, record.status)
+		status := record.status
+		if status >= http.StatusInternalServerError && httpapi.ClientLeft(ctx) {
+			status = httpapi.StatusClientLeft
+		}
+		span.Answered(tracing.Gateway, httpapi.MethodLabel(r.Method), s.name, status)
 		span.End(nil)
 		if g.cfg.Observe != nil {
-			g.cfg.Observe(s.name, httpapi.MethodLabel(r.Method), record.status, time.Since(start), tracing.TraceID(ctx))
+			g.cfg.Observe(s.name, httpapi.MethodLabel(r.Method), status, time.Since(start), tracing.TraceID(ctx))
 		}
 	}()
 	if r.ContentLength > g.cfg.MaxBody {

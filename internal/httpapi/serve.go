@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,9 +35,9 @@ func Param(c echo.Context, name string) string {
 // records the request.
 func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		start := time.Now()
+		start, ctx := time.Now(), c.Request().Context() // a stream gets another context, see Guard
 		rt := a.match(c)
-		defer func() { a.account(c, rt, time.Since(start)) }() // deferred because a handler panics to abort its answer
+		defer func() { a.account(ctx, c, rt, time.Since(start)) }() // deferred because a handler panics to abort its answer
 		err := a.run(c, rt, next)
 		cut := err != nil && c.Response().Committed
 		if err != nil {
@@ -158,22 +159,26 @@ func (a *API) recovered(c echo.Context, rt *route) {
 	}
 }
 
-// account reports a finished request to the metrics and the log.
-func (a *API) account(c echo.Context, rt *route, took time.Duration) {
+// account reports a finished request to the metrics and the log. ctx is the context with which it came.
+func (a *API) account(ctx context.Context, c echo.Context, rt *route, took time.Duration) {
 	pattern := Unmatched
 	if rt != nil {
 		pattern = rt.pattern
 	}
 	status := c.Response().Status
-	requestOf(c.Request().Context()).span.Answered(a.cfg.Part, MethodLabel(c.Request().Method), pattern, status)
+	counted := status
+	if status >= http.StatusInternalServerError && ClientLeft(ctx) {
+		counted = StatusClientLeft
+	}
+	requestOf(ctx).span.Answered(a.cfg.Part, MethodLabel(c.Request().Method), pattern, counted)
 	if a.cfg.Observe != nil {
-		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), status, took, tracing.TraceID(c.Request().Context()))
+		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), counted, took, tracing.TraceID(ctx))
 	}
 	code := dbaas.CodeOK
 	if status == http.StatusGatewayTimeout {
 		code = dbaas.CodeUnknown
 	}
-	ctx, level := c.Request().Context(), reqlog.Level(code, took)
+	level := reqlog.Level(code, took)
 	if a.cfg.Log.Enabled(ctx, level) {
 		a.logRequest(c, level, status, took)
 	}

@@ -126,6 +126,39 @@ func TestAPI_AbortedRequest_IsCounted(t *testing.T) {
 	}
 }
 
+// A 5xx for a client that has left is 499 in the metrics. The answer and the log keep their status.
+func TestAPI_ClientLeft_Is499(t *testing.T) {
+	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := func(echo.Context) error { return &dbaas.Error{Code: dbaas.CodeUnknown} }
+	for name, tt := range map[string]struct {
+		left         bool
+		h            echo.HandlerFunc
+		status, want int
+	}{
+		"Left":         {true, unknown, 504, 499},
+		"LeftAnswered": {true, ok, 200, 200},
+		"Stayed":       {false, unknown, 504, 504},
+		// A stream has a context of its own, which has ended by then.
+		"StayedStream": {false, creds.Guard(httpapi.Access{Role: httpapi.Read, OpenBefore: true, Stream: true}, unknown), 504, 504},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			if tt.left {
+				leave()
+			}
+			answered, seen, log := observe(ctx, tt.h)
+			logged := strings.Contains(log, fmt.Sprintf(`"status":%d,"took"`, tt.status))
+			if answered.Code != tt.status || !slices.Equal(seen, []int{tt.want}) || !logged {
+				t.Errorf("got %d, observed %v, log %s", answered.Code, seen, log)
+			}
+		})
+	}
+}
+
 // A client that leaves in the middle of an answer is no error of this process.
 func TestAPI_ClientLeaves_IsNoError(t *testing.T) {
 	var logs bytes.Buffer

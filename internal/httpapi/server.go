@@ -82,7 +82,18 @@ type Server struct {
 	hosts    hostRule   // set before the first request
 	done     chan error // the result of Serve, once
 
-	endRequests context.CancelFunc // cancels the contexts of all requests
+	endRequests func() // cancels the contexts of all requests, with errStopping as cause
+}
+
+var errStopping = fmt.Errorf("the server stops: %w", context.Canceled)
+
+// StatusClientLeft is the status in metrics and traces of a request whose client left, instead of a 5xx. It is never sent.
+const StatusClientLeft = 499
+
+// ClientLeft reports whether the context of a Server's request has ended because the client left, not because the server
+// stops.
+func ClientLeft(ctx context.Context) bool {
+	return context.Cause(ctx) == context.Canceled //nolint:errorlint // errStopping wraps it.
 }
 
 // NewServer returns a Server that is not listening yet.
@@ -94,8 +105,8 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.ReadTimeout > 0 {
 		handler = withProgress(handler, cfg.ReadTimeout, cfg.WriteTimeout)
 	}
-	requests, end := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, done: make(chan error, 1), endRequests: end}
+	requests, end := context.WithCancelCause(context.Background())
+	s := &Server{cfg: cfg, done: make(chan error, 1), endRequests: func() { end(errStopping) }}
 	s.http = &http.Server{
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		Handler:           boundHead(s.sameSite(handler)),

@@ -2,8 +2,10 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -121,6 +123,41 @@ func TestServer_Close_IsBounded(t *testing.T) {
 		t.Errorf("got %v, want nil: a request that does not end is no failure of the server", err)
 	}
 	<-ended
+}
+
+// The end of a request's context tells a client that left from a server that stops. Both are context.Canceled.
+func TestServer_ClientLeft(t *testing.T) {
+	for _, left := range []bool{true, false} {
+		entered, ended := make(chan struct{}), make(chan context.Context, 1)
+		s := openServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-r.Context().Done()
+			ended <- r.Context()
+		}))
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-entered
+		if left {
+			_ = conn.Close()
+		} else {
+			now, cancel := context.WithCancel(t.Context())
+			cancel()
+			_ = s.Close(now)
+		}
+		ctx := <-ended
+		if got := httpapi.ClientLeft(ctx); got != left || !errors.Is(context.Cause(ctx), context.Canceled) {
+			t.Errorf("client left: got %v with cause %v, want %v", got, context.Cause(ctx), left)
+		}
+		_ = conn.Close()
+		if err = s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A readiness check answers with the result of ready; liveness always answers.

@@ -38,7 +38,7 @@ func NewRequests(reg prometheus.Registerer, part string) (*Requests, error) {
 	constant := prometheus.Labels{"part": part}
 	r := &Requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rideshare_http_requests_total", Help: "HTTP requests answered.", ConstLabels: constant,
+			Name: "rideshare_http_requests_total", Help: "HTTP requests answered. Code 499 stands for a 5xx whose client left before it.", ConstLabels: constant,
 		}, []string{"route", "method", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rideshare_http_request_seconds", Help: "Time from request to answer.", ConstLabels: constant, Buckets: buckets,
