@@ -43,7 +43,7 @@ type ArchiveState struct {
 	Cluster dbaas.ClusterID
 	Head    dbaas.Seq
 	Trimmed dbaas.Seq
-	// Archived is the highest seq that was passed to Store.Archived; 0 at first.
+	// Archived is the seq that was last passed to Store.Archived; 0 at first.
 	Archived dbaas.Seq
 	// Backlog is the total size in bytes of the entries that the archive lacks. Lag is how long ago this process first
 	// saw the oldest of them.
@@ -70,11 +70,12 @@ func (s *Store) ArchiveState() ArchiveState {
 	return state
 }
 
-// Archived records that the archive has every entry of the log up to seq. These entries may then be trimmed.
+// Archived sets the position up to which the archive has the entries of the log, or can never get them. These may be trimmed;
+// all later entries are kept for the archive. A lower seq than before means that the archive has lost entries.
 func (s *Store) Archived(seq dbaas.Seq) {
 	s.mu.Lock()
 	a := &s.archive
-	a.seq = max(a.seq, seq)
+	a.seq = seq
 	held := a.held
 	a.held = false
 	s.mu.Unlock()

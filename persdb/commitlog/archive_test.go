@@ -63,6 +63,21 @@ func TestArchive_HoldsTheLog(t *testing.T) {
 	}
 }
 
+// When the archive has lost entries, the log keeps them again, and they count as what the archive lacks.
+func TestArchive_LostEntries_AreHeld(t *testing.T) {
+	t.Parallel()
+	s, _, size := archived(t, commitlog.Archive{Backlog: 1 << 30}, 6)
+	s.SetFree(4 << 30)
+	s.Archived(6)
+	s.Archived(2)
+	if got := s.ArchiveState(); got.Backlog != 4*size || got.Lag != 2*time.Hour {
+		t.Errorf("got %+v, want a backlog of four entries, %d bytes, that are two hours old", got, 4*size)
+	}
+	if got := trimUp(t, s); got != 2 {
+		t.Errorf("got trimmed up to %d, want 2", got)
+	}
+}
+
 // Above the bound the oldest entries are trimmed until the rest is within it. That is one gap. The archive goes on after it.
 func TestArchive_Backlog_MakesAGap(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,9 @@ func (a *Archiver) Upload(ctx context.Context) error {
 	return nil
 }
 
+// Tidy does what is due once an hour.
+func (a *Archiver) Tidy(ctx context.Context) error { return a.tidy(ctx) }
+
 // Mergeable returns the groups of segments that are merged.
 func Mergeable(segments []archive.Segment, began func(archive.Segment) time.Time, now time.Time) [][]archive.Segment {
 	return mergeable(segments, began, now)

@@ -106,12 +106,21 @@ func (h held) in(c *archive.Catalog) bool {
 	return reached >= h.position && (!h.restorable || len(ranges) > 0 && ranges[len(ranges)-1].Last >= h.position)
 }
 
-// beginAgain counts a loss and makes begin run again. The archive has lost entries: an old copy of it was put in its place,
-// or objects were removed. begin stores again what the log still has, and a snapshot ends the gap of the rest.
-func (a *Archiver) beginAgain(ctx context.Context, had held) {
+// beginAgain counts a loss and makes begin run again. The archive has lost entries, and has only c: an old copy of it was put
+// in its place, or objects were removed. What the log still has is then stored again, and a snapshot ends the gap of the rest.
+func (a *Archiver) beginAgain(ctx context.Context, had held, c *archive.Catalog) {
 	a.cfg.Log.ErrorContext(ctx, "the archive has lost entries, those that the log still has are stored again; see rideshare archive list", logkey.Seq, had.position)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.gaps++
+	a.mu.Unlock()
+	a.unsettle(c)
+}
+
+// unsettle makes begin run again. Until then the log keeps all entries that a catalog lacks.
+func (a *Archiver) unsettle(c *archive.Catalog) {
+	_, reached := c.Chain(a.store.ArchiveState().Trimmed)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.ready = false
+	a.store.Archived(reached)
 }

@@ -1,9 +1,13 @@
 package writer_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/persdb/archive"
 	"rideshare/persdb/archive/place"
 	"rideshare/persdb/archive/writer"
@@ -84,6 +88,88 @@ func TestArchiver_ArchiveLostEntries(t *testing.T) {
 			verify(t, s, p, c.want...)
 		})
 	}
+}
+
+// As soon as a loss is noticed, the log keeps what it has of the lost entries, and they are the backlog.
+func TestArchiver_LostEntries_AreNotTrimmed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		left dbaas.Seq
+		lose func(t *testing.T, s *source, p place.Place)
+	}{
+		"set back": {2, func(t *testing.T, s *source, p place.Place) {
+			t.Helper()
+			for _, segment := range catalog(t, s, p).Segments[2:] {
+				remove(t, p, segment.Name)
+			}
+		}},
+		"emptied": {0, func(t *testing.T, s *source, p place.Place) {
+			t.Helper()
+			remove(t, p, s.ArchiveState().Cluster.String()+"/writer.json")
+			for _, segment := range catalog(t, s, p).Segments {
+				remove(t, p, segment.Name)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+			p := place.Folder(t.TempDir())
+			a := writer.New(s.Store, writer.Small(config(s, p)))
+			s.insert(t, 6)
+			whole := s.ArchiveState().Backlog
+			work(t, a)
+			c.lose(t, s, p)
+			if err := a.Tidy(t.Context()); err != nil && !errors.Is(err, place.ErrNotFound) {
+				t.Fatal(err)
+			}
+			if got := s.ArchiveState(); got.Archived != c.left || got.Backlog < whole/2 {
+				t.Errorf("got %+v, want all after %d as the backlog, of %d bytes in all", got, c.left, whole)
+			}
+			s.advance(2 * time.Hour)
+			s.trim(t, c.left)
+			work(t, a)
+			verify(t, s, p, to(6, 6))
+			s.trim(t, 5)
+		})
+	}
+}
+
+// during calls a function before it stores an object.
+type during struct {
+	place.Place
+
+	create func()
+}
+
+func (d *during) Create(ctx context.Context, name string, body io.Reader) error {
+	d.create()
+	return d.Place.Create(ctx, name, body)
+}
+
+// A loss that is noticed while a segment is uploaded: the segment does not hide it.
+func TestArchiver_LossDuringAnUpload(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+	p := &during{Place: place.Folder(t.TempDir()), create: func() {}}
+	a := writer.New(s.Store, writer.Small(config(s, p)))
+	s.insert(t, 4)
+	work(t, a)
+	s.insert(t, 1)
+	p.create = func() {
+		p.create = func() {}
+		remove(t, p, catalog(t, s, p).Segments[2].Name)
+		if err := a.Tidy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := a.Upload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.advance(2 * time.Hour)
+	s.trim(t, 2)
+	work(t, a)
+	verify(t, s, p, to(4, 5))
 }
 
 // A gap that is known is no new loss, however often the archiver looks.

@@ -94,8 +94,15 @@ func (a *Archiver) stored(name string, h archive.Header, trimmed dbaas.Seq, size
 	if a.since >= a.cfg.SnapshotBytes || h.First <= a.goal && a.goal <= h.Last {
 		a.due.Give()
 	}
+	a.tell()
 	a.mu.Unlock()
-	a.store.Archived(h.Last)
+}
+
+// tell reports to the store what the archive has, unless begin must find that out first. The caller holds mu.
+func (a *Archiver) tell() {
+	if a.ready {
+		a.store.Archived(a.position)
+	}
 }
 
 func headerOf(records []commitlog.Record) archive.Header {
@@ -110,8 +117,8 @@ func (a *Archiver) skip(ctx context.Context, to dbaas.Seq) {
 	a.position, a.want = max(a.position, to), true
 	a.skipped = a.position
 	a.asked++
+	a.tell()
 	a.mu.Unlock()
-	a.store.Archived(to)
 	a.due.Give()
 }
 
@@ -149,9 +156,7 @@ func (a *Archiver) storeAs(name string) func(context.Context, string, io.Reader)
 func (a *Archiver) checkWriter(ctx context.Context) error {
 	writer, err := archive.ReadWriter(ctx, a.cfg.Place, a.store.ArchiveState().Cluster)
 	if errors.Is(err, place.ErrNotFound) {
-		a.mu.Lock()
-		a.ready = false
-		a.mu.Unlock()
+		a.unsettle(&archive.Catalog{})
 	}
 	if err == nil && writer != a.id {
 		err = errOtherWriter

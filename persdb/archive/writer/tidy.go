@@ -29,7 +29,7 @@ func (a *Archiver) tidy(ctx context.Context) error {
 		err = a.compareWith(ctx, c)
 	}
 	if err == nil && !had.in(c) {
-		a.beginAgain(ctx, had)
+		a.beginAgain(ctx, had, c)
 		return nil
 	}
 	if err == nil {

@@ -70,7 +70,7 @@ type Archiver struct {
 	stopped atomic.Bool // another process writes, or the histories differ
 	tidied  time.Time   // when upkeep last called tidy; only upkeep uses it
 
-	mu       sync.Mutex   // guards the fields below
+	mu       sync.Mutex   // guards the fields below, and is held in calls of store.Archived: after unsettle only begin makes one
 	ready    bool         // begin has read the archive's state
 	position dbaas.Seq    // the next segment begins after it
 	skipped  dbaas.Seq    // the newest position that was skipped: the archive may lack entries up to it
@@ -266,8 +266,8 @@ func (a *Archiver) goOn(ctx context.Context, catalog *archive.Catalog) error {
 	a.trimmed, a.before = trimmed, trimmed
 	a.want = len(ranges) == 0 || ranges[len(ranges)-1].Last < reached
 	a.asked++
+	a.tell()
 	a.mu.Unlock()
-	a.store.Archived(reached)
 	a.due.Give()
 	a.cfg.Log.InfoContext(ctx, "archiving", logkey.Cluster, state.Cluster, logkey.Seq, reached)
 	return nil
