@@ -44,10 +44,11 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 	}
 	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
 	err := &dbaas.Error{Code: codeOf(rc), Message: message}
-	if damaged(rc) {
-		err.Err = ErrDamaged
-	} else if reason := syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db)); reason != 0 && ofSystem(rc) {
+	if reason := syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db)); reason != 0 && ofSystem(rc) {
 		err.Err = reason
+	}
+	if damaged(rc) {
+		err.Err = errors.Join(ErrDamaged, err.Err)
 	}
 	return err
 }

@@ -48,3 +48,12 @@ func TestOpen_FolderMissing_WrapsTheSystemsError(t *testing.T) {
 		t.Errorf("got %v, %v, want %v", c, err, syscall.ENOENT)
 	}
 }
+
+// A file that cannot be read counts as damaged, and the error of the read can be found too.
+func TestOpen_ReadFails_IsDamagedAndWrapsTheSystemsError(t *testing.T) {
+	t.Parallel()
+	c, err := sqlite.Open(t.TempDir(), sqlite.Options{ReadOnly: true}) // a folder can be opened, but not read
+	if !errors.Is(err, sqlite.ErrDamaged) || !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("got %v, %v, want %v with %v", c, err, sqlite.ErrDamaged, syscall.EISDIR)
+	}
+}
