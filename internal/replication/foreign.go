@@ -63,22 +63,23 @@ func checkForeign(c *sqlite.Conn) error {
 	return nil
 }
 
-// CheckForeignSchema returns CodeInvalid if a file that CheckForeign has passed has what clients cannot make: an object
-// with a reserved name, a foreign key on an internal table, or a trigger or risky index on a protected table. The system's
-// own statements would run such a trigger without a guard.
+// CheckForeignSchema returns CodeInvalid if a file that CheckForeign has passed has what clients cannot make: a table that
+// replicas could not follow, an object with a reserved name, a reference to an internal table, or a trigger or risky index
+// on a protected table. The system's own statements would run such a trigger without a guard.
 func CheckForeignSchema(c *sqlite.Conn, protected []string) error {
 	k := &Capture{schema: schema{c: c}, guard: WriteGuard(protected)} // reserved is empty, so all internal names are refused.
-	err := c.Query("SELECT name, tbl_name FROM sqlite_master WHERE type='trigger'", func(r sqlite.Row) error {
+	tables, err := k.load()
+	if err != nil {
+		return err
+	}
+	err = c.Query("SELECT name, tbl_name FROM sqlite_master WHERE type='trigger'", func(r sqlite.Row) error {
 		if why := k.guard.authorizeSchema(sqlite.Action{Op: sqlite.OpAlter, Name: r.Text(0), On: r.Text(1)}); why != nil {
 			return refused("trigger " + r.Text(0) + ": " + why.Message)
 		}
 		return nil
 	})
 	if err == nil {
-		err = k.checkProtected()
-	}
-	if err == nil {
-		err = k.checkReserved()
+		err = k.checkReplicable(tables) // as if all tables were old: their counters may be larger than is permitted now
 	}
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeInvalid {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the file has something that clients cannot make; drop it from the file and try again: %s", e.Message)

@@ -96,12 +96,15 @@ func (k *Capture) checkReserved() error {
 	})
 }
 
-// checkTexts rejects views and triggers whose text has the name of an internal table as a word: replicas lack some of these
+// systemTables are the internal tables of persdb's file.
+var systemTables = []string{positionTable, "rs_sums", "rs_cluster"}
+
+// checkTexts rejects views and triggers whose text has the name of one of systemTables as a word: replicas lack some of these
 // tables, and could rename nothing while such a view or trigger exists.
 func (k *Capture) checkTexts() error {
 	return k.c.Query(`SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') AND sql LIKE '%rs\_%' ESCAPE '\'`, func(r sqlite.Row) error {
 		for _, word := range reservedWord.FindAllString(r.Text(1), -1) {
-			if k.reserved[strings.ToLower(word)] {
+			if slices.Contains(systemTables, strings.ToLower(word)) {
 				return dbaas.Errorf(dbaas.CodeInvalid, "%s refers to %s, which belongs to the system", r.Text(0), word)
 			}
 		}

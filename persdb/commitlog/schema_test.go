@@ -1,6 +1,9 @@
 package commitlog_test
 
 import (
+	"database/sql"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"rideshare/internal/dbaas"
@@ -36,6 +39,29 @@ func TestOpen_Schema_IsTheConfigurations(t *testing.T) {
 	after, err := s.Hashes(t.Context())
 	if err != nil || len(after.Tables) != len(before.Tables) || after.Tables["kept"] != before.Tables["kept"] {
 		t.Errorf("got tables %v, %v, want %v", after.Tables, err, before.Tables)
+	}
+}
+
+// A view can name none of the system's own tables in the file.
+func TestStore_Commit_ViewOfASystemTable(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	s := open(t, cfg)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, commitlog.FileName)+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	var names string
+	err = db.QueryRowContext(t.Context(), `SELECT group_concat(name, ' ') FROM sqlite_schema WHERE name LIKE 'rs!_%' ESCAPE '!'`).Scan(&names)
+	if err != nil || len(strings.Fields(names)) < 3 {
+		t.Fatalf("got %q, %v, want the system's tables", names, err)
+	}
+	epoch := storetest.Claim(t, s)
+	for i, name := range strings.Fields(names) {
+		c := storetest.Commit(t, s, epoch, op(i, "CREATE VIEW v AS SELECT * FROM "+name))
+		if got, want := outcome(c.Results[0]), "invalid: v refers to "+name+", which belongs to the system"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -110,8 +110,10 @@ func TestFromFile_LikeTheOriginal(t *testing.T) {
 			first := t.TempDir()
 			s := open(t, first)
 			fill(t, s, seed)
-			op := storetest.Op(1000, "INSERT INTO app(name) VALUES('ann'),('bob')", "DELETE FROM app WHERE name='bob'")
-			storetest.Commit(t, s, storetest.Claim(t, s), op)
+			op := storetest.Op(1000, "INSERT INTO app(name) VALUES('ann'),('bob')", "DELETE FROM app WHERE name='bob'", "CREATE VIEW noted AS SELECT name AS rs_name FROM app")
+			if got := storetest.Commit(t, s, storetest.Claim(t, s), op).Results[0].Statements[2]; got.Code != dbaas.CodeOK {
+				t.Fatalf("a name that begins with rs_, but not a table's: got %+v", got)
+			}
 			was, err := s.Head(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -210,6 +212,9 @@ func TestFromFile_UnusableFile(t *testing.T) {
 		"trigger":                     {databaseOf(t, app+"CREATE TRIGGER evil AFTER INSERT ON App BEGIN DELETE FROM app; END"), "trigger evil: App belongs to the application"},
 		"unique index":                {databaseOf(t, app+"CREATE UNIQUE INDEX evil ON app(name)"), "app belongs to the application and cannot have another index"},
 		"foreign key":                 {databaseOf(t, app+"CREATE TABLE t(x REFERENCES rs_sums ON DELETE CASCADE)"), "no such table: rs_sums"},
+		"row id without a name":       {databaseOf(t, app+"CREATE TABLE t(rowid, _rowid_, oid)"), "table t needs a PRIMARY KEY"},
+		"view of a system's table":    {databaseOf(t, app+"CREATE VIEW v AS SELECT seq FROM RS_applied"), "v refers to RS_applied, which belongs to the system"},
+		"trigger that names one":      {databaseOf(t, app+"CREATE TABLE t(x);CREATE TRIGGER evil AFTER INSERT ON t BEGIN DELETE FROM rs_cluster; END"), "evil refers to rs_cluster"},
 		"pages":                       {databaseOf(t, "PRAGMA page_size=8192;"+app), "page_size is 8192"},
 		"UTF-16":                      {databaseOf(t, "PRAGMA encoding='UTF-16le';"+app), "encoding is UTF-16le"},
 		"another":                     {databaseOf(t, "CREATE TABLE theirs(x)"), "has no app"},
