@@ -43,6 +43,7 @@ type origin struct {
 	path   string
 	before bool            // the file was created by an earlier start
 	tables map[string]bool // all objects by name; nil if the file is missing or empty
+	id     dbaas.ClusterID // zero if a version that had no ids wrote the file
 }
 
 func inspect(path string, before bool) (origin, error) {
@@ -64,6 +65,9 @@ func inspect(path string, before bool) (origin, error) {
 		o.tables[r.Text(0)] = true
 		return nil
 	})
+	if err == nil && o.tables["rs_cluster"] {
+		err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return o.id.UnmarshalText([]byte(r.Text(0))) })
+	}
 	if err = errors.Join(err, c.Close()); err != nil {
 		return o, damaged(err)
 	}
@@ -161,15 +165,7 @@ func ClusterOf(dir string) (id dbaas.ClusterID, err error) {
 	if !tables.tables["rs_applied"] || !log.tables["rs_log"] {
 		return id, dbaas.Errorf(dbaas.CodeInvalid, "a data folder has %s and %s, both made by persdb", FileName, LogFileName)
 	}
-	if !tables.tables["rs_cluster"] {
-		return id, nil
-	}
-	c, err := sqlite.Open(tables.path, sqlite.Options{ReadOnly: true})
-	if err != nil {
-		return id, err
-	}
-	err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return id.UnmarshalText([]byte(r.Text(0))) })
-	return id, errors.Join(err, c.Close())
+	return tables.id, nil
 }
 
 // markMade records that the database was created.
