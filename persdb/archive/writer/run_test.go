@@ -195,6 +195,7 @@ func TestArchiver_StuckAtStart(t *testing.T) {
 					return
 				}
 				within(t, time.Minute, "all is archived", func() bool { return s.ArchiveState().Backlog == 0 })
+				synctest.Wait() // the first snapshot is made.
 				a.Close()
 				verify(t, s, p, to(1, 1))
 			})
