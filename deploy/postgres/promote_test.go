@@ -313,8 +313,7 @@ func killed(exit *exec.ExitError) bool {
 // wait for (--names). The paused server comes back as a second primary, and the script then changes nothing.
 func (c *trio) testOneLeft(t *testing.T) {
 	t.Helper()
-	const epochs = "SELECT epoch FROM log_meta"
-	before := c.at(t, c.first.URL).Value(t, epochs)
+	before := c.at(t, c.first.URL).Value(t, "SELECT epoch FROM log_meta")
 	c.first.Pause(t)
 	c.refused(t, "no answer from "+c.first.URL, c.first.URL, c.second.URL)
 	c.refused(t, "Give --names", "--accept-loss", c.first.URL, c.second.URL)
@@ -324,7 +323,7 @@ func (c *trio) testOneLeft(t *testing.T) {
 	if got := c.at(t, c.second.URL).Value(t, "SELECT current_setting('synchronous_standby_names')"); got != `ANY 1 ("h4", "h5")` {
 		t.Errorf("got %s for synchronous_standby_names, want h4 and h5", got)
 	}
-	if got := c.at(t, c.second.URL).Value(t, epochs+"-1000"); got != before {
+	if got := c.at(t, c.second.URL).Value(t, "SELECT epoch-1000 FROM log_meta"); got != before {
 		t.Errorf("got epoch 1000 + %s, want 1000 + %s", got, before)
 	}
 	c.first.Resume(t)

@@ -135,6 +135,23 @@ func TestLog_ConnectionEnds_IsReplaced(t *testing.T) {
 	wantRecords(t, w.log, record(1, w.epoch, "one"), record(2, w.epoch, "two"))
 }
 
+// A read whose connection has ended while nothing ran on it takes a new one.
+func TestLog_ReadConnectionsEnd_ReadSucceeds(t *testing.T) {
+	w := openOnWires(t)
+	const readers = 4
+	for range readers {
+		wantRecords(t, w.log, record(1, w.epoch, "one"))
+	}
+	w.wantConnections(t, 1+readers)
+	w.place.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='"+w.name+"' AND query LIKE 'SELECT seq, epoch%'")
+	w.wantConnections(t, 1)
+	for range readers {
+		if _, err := w.log.Read(t.Context(), 0, commitlog.Limit{Records: 1, Bytes: 1 << 20}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A primary that lacks entries which were stored is refused, as one that was promoted without them.
 func TestLog_EntriesLost_IsRefused(t *testing.T) {
 	w := openOnWires(t)
