@@ -14,7 +14,7 @@ import (
 // The parent's listener works here, including connections made before it was taken, and closing it frees the port: no
 // copy stays open.
 func TestListener_Inherited(t *testing.T) {
-	parent, err := net.Listen("tcp", "127.0.0.1:0")
+	parent, err := net.Listen("tcp", "127.0.0.3:0") // no other process takes the port at this address
 	if err != nil {
 		t.Fatal(err)
 	}

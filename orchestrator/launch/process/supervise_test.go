@@ -65,7 +65,7 @@ func TestSupervise_ChildDies_RequestWaitsForTheNext(t *testing.T) {
 // A stopped child is dead, is not started again, and gives its address back.
 func TestSupervise_Stop_IsFinal(t *testing.T) {
 	t.Parallel()
-	child := supervise(t, roleWorker, process.ChildConfig{})
+	child := supervise(t, roleWorker, process.ChildConfig{Listen: "127.0.0.3:0"}) // no other process takes the port at this address
 	get(t, child.URL())
 	for range 2 {
 		if err := child.Stop(t.Context(), limit); err != nil {
