@@ -140,11 +140,12 @@ async function askAgain(refusal) {
 }
 
 function signIn(reason) {
-  if (app.me !== null) forget(); // another tab that opens takes nothing from this one
+  const signedIn = app.me !== null;
   session.authorization = '';
   Object.assign(app, { me: null, alive: true, refused: '', stale: false });
   view?.close?.();
   view = null;
+  if (signedIn) forget(); // otherwise this is a new tab, and the statements are those of another one
   refresh();
   const user = h('input', { id: 'user', autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false' });
   const secret = h('input', { id: 'secret', type: 'password', required: true, autocomplete: 'current-password' });
