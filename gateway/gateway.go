@@ -129,10 +129,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	record := &recorder{ResponseWriter: w, status: http.StatusOK, progress: httpapi.NewAnswerProgress(w, r)}
 	// Deferred because the proxy panics to abort an answer whose rest is lost.
 	defer func() {
-		status := record.status
-		if status >= http.StatusInternalServerError && httpapi.ClientLeft(ctx) {
-			status = httpapi.StatusClientLeft
-		}
+		status := httpapi.CountedStatus(ctx, record.status)
 		span.Answered(tracing.Gateway, httpapi.MethodLabel(r.Method), s.name, status)
 		span.End(nil)
 		if g.cfg.Observe != nil {

@@ -166,10 +166,7 @@ func (a *API) account(ctx context.Context, c echo.Context, rt *route, took time.
 		pattern = rt.pattern
 	}
 	status := c.Response().Status
-	counted := status
-	if status >= http.StatusInternalServerError && ClientLeft(ctx) {
-		counted = StatusClientLeft
-	}
+	counted := CountedStatus(ctx, status)
 	requestOf(ctx).span.Answered(a.cfg.Part, MethodLabel(c.Request().Method), pattern, counted)
 	if a.cfg.Observe != nil {
 		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), counted, took, tracing.TraceID(ctx))

@@ -87,12 +87,18 @@ type Server struct {
 
 var errStopping = fmt.Errorf("the server stops: %w", context.Canceled)
 
-// StatusClientLeft is the status in metrics and traces of a request whose client left, instead of a 5xx. It is never sent.
-const StatusClientLeft = 499
+// CountedStatus returns the status of an answer for metrics and traces: 499, which is never sent, instead of a 5xx if the client
+// left before the answer. ctx is the context with which the request came.
+func CountedStatus(ctx context.Context, status int) int {
+	if status >= http.StatusInternalServerError && clientLeft(ctx) {
+		return 499
+	}
+	return status
+}
 
-// ClientLeft reports whether the context of a Server's request has ended because the client left, not because the server
+// clientLeft reports whether the context of a Server's request has ended because the client left, not because the server
 // stops.
-func ClientLeft(ctx context.Context) bool {
+func clientLeft(ctx context.Context) bool {
 	return context.Cause(ctx) == context.Canceled //nolint:errorlint // errStopping wraps it.
 }
 
