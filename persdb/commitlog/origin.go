@@ -43,7 +43,6 @@ type origin struct {
 	path   string
 	before bool            // the file was created by an earlier start
 	tables map[string]bool // all objects by name; nil if the file is missing or empty
-	id     dbaas.ClusterID // zero if a version that had no ids wrote the file
 }
 
 func inspect(path string, before bool) (origin, error) {
@@ -65,9 +64,6 @@ func inspect(path string, before bool) (origin, error) {
 		o.tables[r.Text(0)] = true
 		return nil
 	})
-	if err == nil && o.tables["rs_cluster"] {
-		err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return o.id.UnmarshalText([]byte(r.Text(0))) })
-	}
 	if err = errors.Join(err, c.Close()); err != nil {
 		return o, damaged(err)
 	}
@@ -141,12 +137,18 @@ func keepCluster(c *sqlite.Conn, id dbaas.ClusterID) (dbaas.ClusterID, error) {
 		err = c.Exec("INSERT OR IGNORE INTO rs_cluster(one, id) VALUES(1, ?)", dbaas.Text(id.String()))
 	}
 	if err == nil {
-		err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return id.UnmarshalText([]byte(r.Text(0))) })
+		id, err = clusterIn(c)
 	}
 	if err != nil {
 		return id, fmt.Errorf("cluster id: %w", err)
 	}
 	return id, nil
+}
+
+// clusterIn returns the cluster id in a file that has one.
+func clusterIn(c *sqlite.Conn) (id dbaas.ClusterID, err error) {
+	err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return id.UnmarshalText([]byte(r.Text(0))) })
+	return id, err
 }
 
 // ClusterOf returns the cluster id of a data folder that no process uses; zero if the folder is of a version that had no
@@ -165,7 +167,15 @@ func ClusterOf(dir string) (id dbaas.ClusterID, err error) {
 	if !tables.tables["rs_applied"] || !log.tables["rs_log"] {
 		return id, dbaas.Errorf(dbaas.CodeInvalid, "a data folder has %s and %s, both made by persdb", FileName, LogFileName)
 	}
-	return tables.id, nil
+	if !tables.tables["rs_cluster"] {
+		return id, nil
+	}
+	c, err := sqlite.Open(tables.path, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return id, err
+	}
+	id, err = clusterIn(c)
+	return id, errors.Join(err, c.Close())
 }
 
 // markMade records that the database was created.
