@@ -152,7 +152,7 @@ func (s *Store) takeOver(ctx context.Context, shared SharedLog) error {
 			err = s.settle(ctx)
 		}
 		if err == nil {
-			_, err = s.position(ctx)
+			err = s.checkHistory(ctx)
 		}
 		if err == nil {
 			err = s.catchUp(ctx)
@@ -177,7 +177,10 @@ func (s *Store) follow(ctx context.Context, shared SharedLog) error {
 			return nil
 		}
 		moved := b.Head.Seq > s.applied
-		if err = s.adopt(ctx, b); err == nil {
+		if err = s.adopt(ctx, b); err == nil && moved {
+			err = s.checkHistory(ctx)
+		}
+		if err == nil {
 			err = s.bringUp(ctx)
 		}
 		if err == nil && moved {

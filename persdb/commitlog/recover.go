@@ -30,7 +30,7 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	s.bounds, s.applied, s.synced = b, position.Seq, 0
-	if _, err = s.position(ctx); err != nil {
+	if err = s.sameHistory(ctx, position); err != nil {
 		return err
 	}
 	if err = s.catchUp(ctx); err != nil {
@@ -48,21 +48,32 @@ func (s *Store) notTogether(format string, args ...any) error {
 	return dbaas.Errorf(dbaas.CodeInternal, format+": "+remedy, args...)
 }
 
-// position returns the position of the tables. It returns an error if the log has another entry there: an operator may have
-// let the log go on without its newest entries, by promote.sh --accept-loss, which begins a new epoch.
-func (s *Store) position(ctx context.Context) (dbaas.Head, error) {
-	at, err := replication.Position(s.conn)
-	if err != nil || at.Seq <= s.bounds.Trimmed {
-		return at, err
+// checkHistory is sameHistory for the tables' present position. The caller owns the connection.
+func (s *Store) checkHistory(ctx context.Context) error {
+	if err := s.conn.End(); err != nil { // a step that failed may have left its transaction.
+		return err
 	}
-	records, err := s.log.Read(ctx, at.Seq-1, Limit{Records: 1, Damaged: true})
+	at, err := replication.Position(s.conn)
+	if err != nil {
+		return err
+	}
+	return s.sameHistory(ctx, at)
+}
+
+// sameHistory returns an error if the log has another entry at the tables' position than the tables: an operator may have let the
+// log go on without its newest entries, by promote.sh --accept-loss, which begins a new epoch.
+func (s *Store) sameHistory(ctx context.Context, tables dbaas.Head) error {
+	if tables.Seq <= s.bounds.Trimmed {
+		return nil
+	}
+	records, err := s.log.Read(ctx, tables.Seq-1, Limit{Records: 1, Damaged: true})
 	switch {
 	case dbaas.CodeOf(err) == dbaas.CodeGone: // trimmed by another process
-		return at, nil
-	case err == nil && len(records) > 0 && records[0].Damage == 0 && records[0].Entry.Epoch != at.Epoch:
-		err = s.notTogether("the tables in %s have entry %d of epoch %d, but the log's is of epoch %d", FileName, at.Seq, at.Epoch, records[0].Entry.Epoch)
+		return nil
+	case err == nil && len(records) > 0 && records[0].Damage == 0 && records[0].Entry.Epoch != tables.Epoch:
+		err = s.notTogether("the tables in %s have entry %d of epoch %d, but the log's is of epoch %d", FileName, tables.Seq, tables.Epoch, records[0].Entry.Epoch)
 	}
-	return at, err
+	return err
 }
 
 // each calls fn for the log's records after from, up to head. The log may have more by now.
@@ -134,7 +145,7 @@ func (s *Store) bringUp(ctx context.Context) error {
 	if err := s.conn.End(); err != nil || s.applied == s.bounds.Head.Seq { // a step that failed may have left its transaction.
 		return err
 	}
-	position, err := s.position(ctx)
+	position, err := replication.Position(s.conn)
 	if err == nil {
 		err = s.capture.Reload()
 	}
