@@ -273,8 +273,8 @@ func TestGateway_LogsAndMetrics(t *testing.T) {
 	}
 }
 
-// A request that the service did not answer before the client left is 499 in the metrics. One that the stopping server ends
-// is not.
+// If the client leaves before the service answers, the request counts as 499 in the metrics. If the server stops before that,
+// it counts as 503.
 func TestGateway_ClientLeft_Is499(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(up.Close)

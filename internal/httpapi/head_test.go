@@ -63,7 +63,7 @@ func (h *heads) dial() net.Conn {
 	return client
 }
 
-// status sends text, if there is any, and returns the status of the answer, 0 if there is none.
+// status sends text, which may be empty, and returns the status of the answer, or 0 without an answer.
 func status(conn net.Conn, text string) int {
 	if text != "" {
 		go func() { _, _ = io.WriteString(conn, text) }()

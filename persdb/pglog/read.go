@@ -52,7 +52,7 @@ func (l *Log) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) 
 	for at := l.place(); ; at = l.place() {
 		used := r.conn != nil && r.session == at.session // it may have been lost since
 		records, err = l.readOn(ctx, r, at, after, limit)
-		failed := err != nil && dbaas.CodeOf(err) == dbaas.CodeInternal
+		failed := dbaas.CodeOf(err) == dbaas.CodeInternal
 		if failed {
 			r.close()
 			err = dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be read", err)

@@ -28,7 +28,7 @@ const (
 	suspectEvery = 10 * time.Minute
 )
 
-// errSlowPart: a part could not be hashed, here or by persdb, whose position was known shortly before.
+// errSlowPart: this replica or persdb did not hash a part in time, although persdb had just told its position.
 var errSlowPart = errors.New("the part may be too large")
 
 // verifyAlways compares the replica with persdb periodically until ctx ends. A part that takes too long, such as a large
