@@ -224,6 +224,8 @@ func TestGate_Failures(t *testing.T) {
 	lost := dbaas.WrapError(dbaas.CodeUnknown, "no answer", mq.ErrReplyLost)
 	late := dbaas.WrapError(dbaas.CodeUnknown, "no answer", context.DeadlineExceeded)
 	late.Reason = dbaas.ReasonDeadline
+	notSent := dbaas.WrapError(dbaas.CodeUnavailable, "x", fmt.Errorf("%w: %w", mq.ErrUnavailable, context.DeadlineExceeded))
+	notSent.Reason = dbaas.ReasonDeadline
 	for name, c := range map[string]struct {
 		end    error
 		given  time.Duration
@@ -231,7 +233,8 @@ func TestGate_Failures(t *testing.T) {
 	}{
 		"lost":         {lost, testTimeout, dbaas.ReasonMaster},
 		"queue full":   {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused), testTimeout, dbaas.ReasonBroker},
-		"not sent":     {dbaas.WrapError(dbaas.CodeUnavailable, "x", fmt.Errorf("%w: %w", mq.ErrUnavailable, context.DeadlineExceeded)), testTimeout, dbaas.ReasonBroker},
+		"not sent":     {notSent, testTimeout, dbaas.ReasonBroker},
+		"no time":      {notSent, meant - time.Millisecond, ""},
 		"too large":    {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrUnavailable), testTimeout, ""}, // for the connection that is there
 		"late":         {late, meant, dbaas.ReasonMaster},
 		"impatient":    {late, meant - time.Millisecond, ""},
@@ -261,6 +264,18 @@ func TestGate_Failures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that ends with another refusal than that of a stage was admitted.
+func TestGate_Counts_OtherRefusal(t *testing.T) {
+	play(t, nil, func(r *rig) {
+		guest, err := r.Arrive("ann", Write)
+		r.want("a request", err, "")
+		r.Leave(guest, dbaas.Refuse(dbaas.ReasonRunning, 0, "x"))
+		if n := r.Status().Admitted; n != 1 {
+			t.Errorf("got %d requests admitted, want 1", n)
+		}
+	})
 }
 
 // A user may have three quarters of the requests in flight, all users together all of them.

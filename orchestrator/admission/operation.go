@@ -111,7 +111,10 @@ func (g *Gate) Ended(t Ticket, err error) {
 	published := Inconclusive // it may have waited in its lane until its end
 	switch {
 	case notTaken(err): // the worker was not asked
-		published, outcome = g.publishOutcome(err), Inconclusive
+		if outcome == Failed {
+			published = g.publishOutcome(err)
+		}
+		outcome = Inconclusive
 	case t.Queued:
 		if published = outcome; outcome == Failed {
 			outcome = Inconclusive

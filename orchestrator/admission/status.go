@@ -57,6 +57,7 @@ func (c *counts) add(class Class, err error) {
 			return
 		}
 	}
+	c[class][0].Add(1) // a refusal that is not for overload, such as that of a key whose first request still runs
 }
 
 // Count is how many requests of a class a stage refused with a reason. The Count with the stage "chain" is how many
