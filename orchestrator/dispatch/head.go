@@ -14,7 +14,7 @@ import (
 
 const (
 	// headPeriod bounds how long a read on this orchestrator may miss a write that another orchestrator acknowledged,
-	// if persdb answers within half of it: persdb is asked again half a headPeriod after each answer. It is also the
+	// if persdb answers within half of it: each question begins half a headPeriod after the one before. It is also the
 	// timeout of that call.
 	headPeriod = time.Second
 	// headRetry is the pause between two attempts to get the first head from persdb.
@@ -86,12 +86,12 @@ func (h *heads) met(head dbaas.Head, before uint64) {
 	h.saw(head.Seq)
 }
 
-// follow asks persdb for its head immediately, and again half a headPeriod after each answer, until ctx ends.
+// follow asks persdb for its head every half a headPeriod, or as soon as persdb has answered if that takes longer, until ctx ends.
 func (h *heads) follow(ctx context.Context) {
 	known := false
 	for {
+		began, every := time.Now(), headPeriod/2
 		_, err := h.fresh(ctx)
-		every := headPeriod / 2
 		switch {
 		case err == nil && !known:
 			known = true
@@ -99,7 +99,7 @@ func (h *heads) follow(ctx context.Context) {
 		case !known:
 			every = headRetry
 		}
-		if !wait.For(ctx, every) {
+		if !wait.For(ctx, every-time.Since(began)) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -101,6 +102,30 @@ func TestDispatcher_SeenSeq_FollowsTheHead(t *testing.T) {
 		<-done
 		if got := d.SeenSeq(); got != 11 {
 			t.Errorf("after a write: got %d, want 11", got)
+		}
+	})
+}
+
+// A persdb that takes nearly half a second for each answer, and has read its head before that, keeps the second.
+func TestDispatcher_SeenSeq_SlowHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{}
+		db.seq.Store(7)
+		looked := make(chan struct{}, 100)
+		head := func(ctx context.Context) (dbaas.Head, error) {
+			h, err := db.Head(ctx)
+			looked <- struct{}{}
+			wait.For(ctx, 450*time.Millisecond)
+			return h, err
+		}
+		d := newDispatcher(t, dispatch.Config{Head: head})
+		for range 2 {
+			<-looked
+		}
+		db.seq.Store(9) // just after persdb has read its head
+		<-time.After(time.Second)
+		if got := d.SeenSeq(); got != 9 {
+			t.Errorf("a second later: got %d, want persdb's head 9", got)
 		}
 	})
 }
