@@ -119,8 +119,7 @@ type API struct {
 	http     *httpapi.API
 	inFlight keysInFlight
 	pending  pendingOps
-	sequence sequence
-	queued   queuedOps
+	queued   *queuedOps
 	tables   tables
 	engine   engineVersion
 	users    *httpapi.Users
@@ -153,7 +152,7 @@ func New(cfg Config) *API {
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.ops = map[dbaas.OpID]pendingOp{}
 	a.started = cfg.Now()
-	a.sequence.last.Store(a.started.UnixMicro())
+	a.queued = newQueuedOps(a.started)
 	a.routes()
 	return a
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -36,7 +35,7 @@ type writeState struct {
 
 // accept hands op over and answers 202 with its id.
 func (a *API) accept(c echo.Context, op dbaas.Operation, keyed bool) error {
-	if err := a.enqueue(c, op, keyed, 0); err != nil {
+	if _, err := a.enqueue(c, op, keyed); err != nil {
 		return err
 	}
 	id := op.ID.String()
@@ -160,10 +159,3 @@ func (p *pendingOps) remove(id dbaas.OpID) {
 	defer p.mu.Unlock()
 	delete(p.ops, id)
 }
-
-// sequence generates the numbers of queued writes. The first number is the start time in
-// microseconds, so that the numbers also grow across restarts, and are below 2^53, up to which
-// the numbers of JavaScript are exact.
-type sequence struct{ last atomic.Int64 }
-
-func (s *sequence) next() int64 { return s.last.Add(1) }

@@ -18,34 +18,60 @@ import (
 const (
 	// barrierLookups is how many operations a barrier looks up concurrently.
 	barrierLookups = 8
-	// statusLookups is how many operations GET /status looks up at most.
-	statusLookups = 64
 	// surelyKept is the shortest time for which persdb keeps results.
 	surelyKept = time.Minute
 )
 
-// queuedOp is an operation that was queued here.
+// queuedOp is an operation that is queued here.
 type queuedOp struct {
-	id dbaas.OpID
-	at time.Time
-	// number is the sequence number of the answer, 0 if the answer has none.
+	id     dbaas.OpID
 	number int64
+	at     time.Time
+	queued bool // it may be in the queue; before that, a request is about to queue it
 }
 
-// queuedOps remembers the queued operations that are not known to have ended, at most maxPending. If there are more, it
-// forgets the older half.
+// queuedOps numbers the queued operations, and remembers those that are not known to have ended, at most maxPending. If there are
+// more, it forgets the older half. The first number is the start time in microseconds, so that the numbers also grow across
+// restarts, and are below 2^53, up to which the numbers of JavaScript are exact.
 type queuedOps struct {
-	mu  sync.Mutex // guards all and done
-	all []queuedOp
-	// done is the highest number of an operation that has ended.
-	done int64
+	mu    sync.Mutex // guards the fields below
+	all   []queuedOp // by number
+	first int64
+	last  int64 // 0 before the first
 }
 
-func (q *queuedOps) add(op queuedOp) {
+func newQueuedOps(start time.Time) *queuedOps { return &queuedOps{first: start.UnixMicro() + 1} }
+
+// next returns the number of an operation that has ended.
+func (q *queuedOps) next() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.all = append(q.all, op); len(q.all) > maxPending {
+	q.last = max(q.last+1, q.first)
+	return q.last
+}
+
+// begin returns the number of an operation that is about to be queued. The caller must call settle.
+func (q *queuedOps) begin(id dbaas.OpID, at time.Time) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last = max(q.last+1, q.first)
+	if q.all = append(q.all, queuedOp{id: id, number: q.last, at: at}); len(q.all) > maxPending {
 		q.all = slices.Clone(q.all[maxPending/2:])
+	}
+	return q.last
+}
+
+// settle says whether the operation with this number may be in the queue. If not, it was refused or has ended.
+func (q *queuedOps) settle(number int64, queued bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at, known := slices.BinarySearchFunc(q.all, number, func(op queuedOp, n int64) int { return cmp.Compare(op.number, n) })
+	switch {
+	case !known: // forgotten, or another request has found that it has ended
+	case queued:
+		q.all[at].queued = true
+	default:
+		q.all = slices.Delete(q.all, at, at+1)
 	}
 }
 
@@ -59,46 +85,41 @@ func (q *queuedOps) list() []queuedOp {
 func (q *queuedOps) end(ended map[dbaas.OpID]bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.all = slices.DeleteFunc(q.all, func(op queuedOp) bool {
-		if ended[op.id] {
-			q.done = max(q.done, op.number)
-		}
-		return ended[op.id]
-	})
+	q.all = slices.DeleteFunc(q.all, func(op queuedOp) bool { return ended[op.id] })
 }
 
-// numberDone notes that a write with this number has ended.
-func (q *queuedOps) numberDone(number int64) {
+// reached returns the highest number up to which all operations have ended, 0 if there is none.
+func (q *queuedOps) reached() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.done = max(q.done, number)
+	number := q.last
+	if len(q.all) > 0 {
+		number = q.all[0].number - 1
+	}
+	if number < q.first {
+		return 0
+	}
+	return number
 }
 
-// newestEnded returns the highest number of an operation that has ended. Operations of this process run in the order of
-// their numbers. It looks up at most statusLookups of the newest operations.
-func (q *queuedOps) newestEnded(ctx context.Context, store Store) int64 {
-	q.mu.Lock()
-	newest, done := slices.Clone(q.all[max(0, len(q.all)-statusLookups):]), q.done
-	q.mu.Unlock()
-	for _, op := range slices.Backward(newest) {
-		if op.number <= done {
-			continue
+// newestEnded returns the highest number up to which all operations are known to have ended when ctx ends, or before.
+func (a *API) newestEnded(ctx context.Context) int64 {
+	ended := map[dbaas.OpID]bool{}
+	forgettable := a.cfg.Now().Add(-surelyKept)
+	for _, op := range a.queued.list() {
+		if !op.queued || !a.hasEnded(ctx, op, forgettable) {
+			break
 		}
-		switch _, err := store.Lookup(ctx, op.id); {
-		case err == nil:
-			q.end(map[dbaas.OpID]bool{op.id: true})
-			return op.number
-		case dbaas.CodeOf(err) != dbaas.CodeNotFound: // persdb is away
-			return done
-		}
+		ended[op.id] = true
 	}
-	return done
+	a.queued.end(ended)
+	return a.queued.reached()
 }
 
 // barrier answers an empty queued write, once every write queued here before it is applied or has failed. It first sends
 // an empty write through the same queue and waits for it, so that nearly all have ended when barrier looks them up.
 func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
-	queued := a.queued.list()
+	queued := slices.DeleteFunc(a.queued.list(), func(op queuedOp) bool { return !op.queued })
 	timeout := cmp.Or(o.timeout, a.cfg.CallTimeout)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), timeout)
 	defer cancel()
@@ -152,15 +173,20 @@ func (a *API) await(ctx context.Context, ops []queuedOp, forgettable time.Time) 
 func (a *API) ended(ctx context.Context, op queuedOp, forgettable time.Time) bool {
 	backoff := wait.Backoff{First: 5 * time.Millisecond, Cap: 200 * time.Millisecond}
 	for ctx.Err() == nil {
-		result, err := a.cfg.Store.Lookup(ctx, op.id)
-		switch {
-		case err == nil:
-			a.cfg.Dispatcher.SawSeq(result.Seq)
-			return true
-		case dbaas.CodeOf(err) == dbaas.CodeNotFound && op.at.Before(forgettable):
+		if a.hasEnded(ctx, op, forgettable) {
 			return true
 		}
 		backoff.Wait(ctx)
 	}
 	return false
+}
+
+// hasEnded reports whether an operation is applied or has failed. From the caller's answer the client knows of the write, so its next
+// read must see the write.
+func (a *API) hasEnded(ctx context.Context, op queuedOp, forgettable time.Time) bool {
+	result, err := a.cfg.Store.Lookup(ctx, op.id)
+	if err == nil {
+		a.cfg.Dispatcher.SawSeq(result.Seq)
+	}
+	return err == nil || dbaas.CodeOf(err) == dbaas.CodeNotFound && op.at.Before(forgettable)
 }

@@ -81,14 +81,14 @@ func TestStatus_HasWhatClientsRead(t *testing.T) {
 	}
 }
 
-// The sequence number of the status is that of the newest queued write that persdb has.
+// The sequence number of the status is the highest number up to which persdb has all queued writes. The next read sees them.
 func TestStatus_SequenceNumberIsConfirmed(t *testing.T) {
 	done := map[dbaas.OpID]bool{}
 	s := &system{lookup: func(id dbaas.OpID) (dbaas.OperationResult, error) {
 		if !done[id] {
 			return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
 		}
-		return dbaas.OperationResult{}, nil
+		return dbaas.OperationResult{Seq: dbaas.Seq(len(done))}, nil
 	}}
 	h := newAPI(s)
 	var numbers []string
@@ -106,18 +106,26 @@ func TestStatus_SequenceNumberIsConfirmed(t *testing.T) {
 	ask := func() {
 		got = append(got, call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String())
 	}
+	finish := func(ops []dbaas.Operation) {
+		for _, op := range ops {
+			done[op.ID] = true
+		}
+		ask()
+	}
 	ask()
-	done[s.ops[90].ID] = true
-	ask()
-	done[s.ops[99].ID] = true
-	ask()
-	ask()
+	finish(s.ops[1:91])
+	finish(s.ops[:1])
+	if s.seen != 91 {
+		t.Errorf("the next read sees position %d, want 91", s.seen)
+	}
+	finish(s.ops[99:100])
+	finish(s.ops[91:99])
 	w := call(t, h, "POST", "/db/execute?queue&wait", `["INSERT INTO t VALUES(1)"]`)
 	ask()
 	if !strings.Contains(w.Body.String(), `"sequence_number":`+got[len(got)-1]+",") {
 		t.Errorf("got %s after %s", got[len(got)-1], w.Body)
 	}
-	if d := cmp.Diff([]string{"0", numbers[90], numbers[99], numbers[99]}, got[:4]); d != "" {
+	if d := cmp.Diff([]string{"0", "0", numbers[90], numbers[90], numbers[99]}, got[:5]); d != "" {
 		t.Error(d)
 	}
 }

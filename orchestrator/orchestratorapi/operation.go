@@ -62,37 +62,28 @@ func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.Operati
 }
 
 // enqueue hands op to the dispatcher without waiting for its result. It refuses op in the same cases as run. number is
-// the sequence number of the answer, 0 if the answer has none.
-func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool, number int64) error {
-	ctx := c.Request().Context()
+// the operation's sequence number.
+func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) (number int64, err error) {
+	ctx, now := c.Request().Context(), a.cfg.Now()
 	if keyed {
-		if err := a.inFlight.begin(&op); err != nil {
-			return err
+		if err = a.inFlight.begin(&op); err != nil {
+			return 0, err
 		}
 		defer a.inFlight.end(op.ID)
-		ended, err := a.again(ctx, op)
-		if err != nil {
-			return err
-		}
-		if ended {
-			a.queued.numberDone(number)
-			return nil
+	}
+	number = a.queued.begin(op.ID, now)
+	ended, perhaps := false, false
+	defer func() { a.queued.settle(number, perhaps && !ended) }() // also after a panic
+	if keyed {
+		if ended, err = a.again(ctx, op); ended || err != nil {
+			return number, err
 		}
 	}
-	now := a.cfg.Now()
-	ended, err := a.cfg.Dispatcher.Enqueue(ctx, op)
-	if err == nil || dbaas.CodeOf(err) == dbaas.CodeUnknown {
+	ended, err = a.cfg.Dispatcher.Enqueue(ctx, op)
+	if perhaps = err == nil || dbaas.CodeOf(err) == dbaas.CodeUnknown; perhaps {
 		a.pending.add(op.ID, pendingOp{now, op.Fingerprint, ended})
 	}
-	if err != nil {
-		return err
-	}
-	if ended {
-		a.queued.numberDone(number)
-	} else {
-		a.queued.add(queuedOp{op.ID, now, number})
-	}
-	return nil
+	return number, err
 }
 
 // again reports whether op, whose id is from a client's key, has ended already. It returns CodeMismatch if the key belongs

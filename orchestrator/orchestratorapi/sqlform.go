@@ -179,9 +179,7 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	o.took = a.cfg.Now().Sub(start)
 	b = append(appendResults(b, result.Statements, o.renderOptions), ']')
 	if o.queue {
-		number := a.sequence.next()
-		a.queued.numberDone(number)
-		b = strconv.AppendInt(append(b, `,"sequence_number":`...), number, 10)
+		b = strconv.AppendInt(append(b, `,"sequence_number":`...), a.queued.next(), 10)
 	}
 	b = strconv.AppendUint(append(b, `,"seq":`...), uint64(result.Seq), 10)
 	httpapi.Charge(c.Request().Context(), int64(cap(b)))
@@ -192,15 +190,15 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 func (a *API) nothing(c echo.Context, o *options, start time.Time) error {
 	b := []byte(`{"results":[]`)
 	if o.queue {
-		b = strconv.AppendInt(append(b, `,"sequence_number":`...), a.sequence.next(), 10)
+		b = strconv.AppendInt(append(b, `,"sequence_number":`...), a.queued.next(), 10)
 	}
 	return a.respond(c, o, answer{body: a.tail(b, o, start, 0)})
 }
 
 // enqueued hands op over without waiting for its result and answers 200, as rqlite's clients require.
 func (a *API) enqueued(c echo.Context, o *options, op dbaas.Operation, keyed bool, start time.Time) error {
-	number := a.sequence.next()
-	if err := a.enqueue(c, op, keyed, number); err != nil {
+	number, err := a.enqueue(c, op, keyed)
+	if err != nil {
 		return err
 	}
 	id := op.ID.String()

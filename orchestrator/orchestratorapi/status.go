@@ -46,7 +46,7 @@ func (a *API) statusFields(c echo.Context) fields {
 	host, _ := os.Hostname() // "" if it has none
 	return fields{
 		"build": fields{"version": a.cfg.Version, "compiler": runtime.Compiler},
-		"http":  fields{"queue": fields{"_default": fields{"sequence_number": a.queued.newestEnded(ctx, a.cfg.Store)}}},
+		"http":  fields{"queue": fields{"_default": fields{"sequence_number": a.newestEnded(ctx)}}},
 		"node":  fields{"start_time": a.started, "current_time": now, "uptime": now.Sub(a.started).String()},
 		"os":    fields{"pid": os.Getpid(), "hostname": host, "page_size": os.Getpagesize()},
 		"runtime": fields{
