@@ -3,6 +3,8 @@ package pglog
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -14,6 +16,75 @@ import (
 // hold is how long a process that has lost the log refuses to take it back. So if callers disagree about which
 // process is active, each process serves for at least that long.
 const hold = time.Second
+
+// ensure opens a session if there is none, on the first server that serves as the primary. create also creates missing
+// tables. The caller has the turn, or is Open.
+func (l *Log) ensure(ctx context.Context, create bool) error {
+	if l.session != nil {
+		return nil
+	}
+	var errs []error
+	var silent []int
+	for i := range l.servers {
+		at := (l.first + i) % len(l.servers)
+		if len(l.servers) > 1 && l.servers[at].isSilent() {
+			silent = append(silent, at)
+			continue
+		}
+		err := l.use(ctx, at, create)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil { // a silent server must not take the time of the next call, too
+			l.first = (at + 1) % len(l.servers)
+			break
+		}
+		l.servers[at].heard(err)
+	}
+	for _, at := range silent {
+		err := l.useBriefly(ctx, at, create)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	if l.failing.Fail() {
+		l.cfg.Log.WarnContext(ctx, "log's primary not found, trying again", logkey.Error, err)
+	}
+	return dbaas.WrapError(worst(errs), "no server of the log can be used", err)
+}
+
+// use opens a session on a server.
+func (l *Log) use(ctx context.Context, at int, create bool) error {
+	if err := l.open(ctx, l.servers[at], create); err != nil {
+		return fmt.Errorf("%s: %w", l.servers[at].address, err)
+	}
+	l.first = at
+	if l.failing.End() > 0 || create {
+		l.cfg.Log.InfoContext(ctx, "log's primary found", logkey.Addr, l.servers[at].address)
+	}
+	return nil
+}
+
+// useBriefly is use for a server that was silent: the server may have stalled for a moment only. It takes little time, since
+// another server may become the primary meanwhile.
+func (l *Log) useBriefly(ctx context.Context, at int, create bool) error {
+	ctx, cancel := context.WithTimeout(ctx, l.servers[at].limit/silentShare)
+	defer cancel()
+	return l.use(ctx, at, create)
+}
+
+// worst returns one code for the errors of several servers: that of the first permanent one, otherwise CodeUnavailable.
+func worst(errs []error) dbaas.Code {
+	for _, err := range errs {
+		if final(err) {
+			return dbaas.CodeOf(err)
+		}
+	}
+	return dbaas.CodeUnavailable
+}
 
 // open opens a session on a server. It gets a fence if this process is the active one; otherwise it only looks.
 func (l *Log) open(ctx context.Context, at *server, create bool) error {

@@ -92,6 +92,22 @@ func TestLog_PrimarySilent_ShortCallsFindTheNext(t *testing.T) {
 	mustAppend(t, w.log, record(2, w.epoch, "two"))
 }
 
+// A primary that stalls for a moment is used again as soon as it answers, if no other server is the primary.
+func TestLog_PrimaryStallsForAMoment_IsUsedAgain(t *testing.T) {
+	w := openOnWires(t)
+	w.second.Abandon()
+	w.first.Stall(testenv.ToServer)
+	wantCode(t, w.log.Append(t.Context(), record(2, w.epoch, "two")), dbaas.CodeUnknown)
+	w.first.Heal()
+	testenv.Eventually(t, soon, func() error {
+		_, err := w.log.Head(t.Context())
+		return err
+	})
+	if !w.log.WasSilent() {
+		t.Error("the primary was not found silent")
+	}
+}
+
 // A read that waits for a silent primary finds the next primary, without another call, and goes on there.
 func TestLog_PrimarySilent_ReadGoesOnAtTheNext(t *testing.T) {
 	w := openOnWires(t)

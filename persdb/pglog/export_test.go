@@ -18,9 +18,10 @@ func (c Config) Patient() Config {
 	return c
 }
 
-// Slow is Patient for tests that wait until a statement has taken too long.
+// Slow is Patient for tests that wait until a statement has taken too long. A server then counts as silent until the end of
+// the test.
 func (c Config) Slow() Config {
-	c.least, c.connect = slow, slow
+	c.least, c.connect, c.silence = slow, slow, time.Hour
 	return c
 }
 

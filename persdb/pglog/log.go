@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/logkey"
 	"rideshare/internal/wait"
 	"rideshare/persdb/commitlog"
 )
@@ -32,8 +31,8 @@ type Config struct {
 	// Log receives a line when the primary changes or is not found.
 	Log *slog.Logger
 
-	// These replace constants: hold, least, connectLimit.
-	hold, least, connect time.Duration
+	// These replace constants: hold, least, connectLimit, silence.
+	hold, least, connect, silence time.Duration
 }
 
 // Log is a commitlog.Log in a PostgreSQL database. Its methods are safe for concurrent use.
@@ -292,51 +291,6 @@ func (l *Log) drop(err error) {
 		l.session = nil
 		l.servers[l.first].heard(err)
 	}
-}
-
-// ensure opens a session if there is none, on the first server that serves as the primary. create also creates missing
-// tables. The caller has the turn, or is Open.
-func (l *Log) ensure(ctx context.Context, create bool) error {
-	if l.session != nil {
-		return nil
-	}
-	var errs []error
-	for i := range l.servers {
-		at := (l.first + i) % len(l.servers)
-		if len(l.servers) > 1 && l.servers[at].isSilent() {
-			errs = append(errs, fmt.Errorf("%s: %w", l.servers[at].address, errSilent))
-			continue
-		}
-		err := l.open(ctx, l.servers[at], create)
-		if err == nil {
-			l.first = at
-			if l.failing.End() > 0 || create {
-				l.cfg.Log.InfoContext(ctx, "log's primary found", logkey.Addr, l.servers[at].address)
-			}
-			return nil
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", l.servers[at].address, err))
-		if ctx.Err() != nil { // a silent server must not take the time of the next call, too
-			l.first = (at + 1) % len(l.servers)
-			break
-		}
-		l.servers[at].heard(err)
-	}
-	err := errors.Join(errs...)
-	if l.failing.Fail() {
-		l.cfg.Log.WarnContext(ctx, "log's primary not found, trying again", logkey.Error, err)
-	}
-	return dbaas.WrapError(worst(errs), "no server of the log can be used", err)
-}
-
-// worst returns one code for the errors of several servers: that of the first permanent one, otherwise CodeUnavailable.
-func worst(errs []error) dbaas.Code {
-	for _, err := range errs {
-		if final(err) {
-			return dbaas.CodeOf(err)
-		}
-	}
-	return dbaas.CodeUnavailable
 }
 
 func number(v int64) []byte { return strconv.AppendInt(nil, v, 10) }

@@ -33,15 +33,17 @@ type server struct {
 	limit        time.Duration // connectLimit
 	least        time.Duration // the time limit of a statement with few bytes
 	silent       time.Time     // when a call of it last took too long; the holder of the turn owns it
+	silence      time.Duration // silence
 }
 
-// silence is how long a server that did not answer in time is skipped, if there are others: trying it again may take
-// connectLimit, and no other server is tried in that time.
-const silence = 3 * time.Second
+// For as long as silence, a server that did not answer in time is tried after the others, and briefly: for one part in
+// silentShare of connectLimit. Trying it may take all the time that it gets, and no other server is tried in that time.
+const (
+	silence     = 3 * time.Second
+	silentShare = 6
+)
 
-var errSilent = errors.New("it did not answer a moment ago")
-
-func (s *server) isSilent() bool { return time.Since(s.silent) < silence }
+func (s *server) isSilent() bool { return time.Since(s.silent) < s.silence }
 
 // heard notes how a call of the server has ended.
 func (s *server) heard(err error) {
@@ -79,7 +81,7 @@ func parse(cfg Config) ([]*server, error) {
 		one := all.Copy()
 		one.Host, one.Port, one.TLSConfig, one.Fallbacks = to.Host, to.Port, to.TLSConfig, nil
 		settings(one)
-		servers = append(servers, &server{address: address, config: one, passwordFile: cfg.PasswordFile, limit: cmp.Or(cfg.connect, connectLimit), least: cmp.Or(cfg.least, least)})
+		servers = append(servers, &server{address: address, config: one, passwordFile: cfg.PasswordFile, limit: cmp.Or(cfg.connect, connectLimit), least: cmp.Or(cfg.least, least), silence: cmp.Or(cfg.silence, silence)})
 	}
 	return servers, nil
 }
