@@ -33,10 +33,11 @@ func TestLimits_Statements(t *testing.T) {
 
 // Two bytes of a body can become a parameter of many more bytes: room is requested before they are allocated, and a
 // refusal ends the parsing.
-func TestLimits_Room_IsAskedForParameters(t *testing.T) {
+func TestLimits_Room_IsAskedFor(t *testing.T) {
 	for name, body := range map[string]string{
 		"ByPosition": `[["SELECT ?"` + strings.Repeat(",1", 500_000) + `]]`,
 		"Statements": `[` + strings.Repeat(`["?",1,1,1,1,1,1,1,1,1,1],`, 50_000) + `"x"]`,
+		"Texts":      `[` + strings.Repeat(`"x",`, 99_999) + `"x"]`,
 		"ByName":     `[["SELECT :a",{` + named(100_000) + `}]]`,
 	} {
 		t.Run(name, func(t *testing.T) {

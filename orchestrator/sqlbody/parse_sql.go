@@ -70,6 +70,9 @@ type sqlParser struct {
 }
 
 const (
+	// statementRoom is the memory of a statement without its text and parameters, in bytes. It is twice the size of a statement,
+	// since the list grows by copying.
+	statementRoom = 2 * int64(unsafe.Sizeof(dbaas.Statement{}))
 	// valueRoom is the memory of a parameter without its text, in bytes. It is twice the size of a value, since the
 	// list grows by copying.
 	valueRoom = 2 * int64(unsafe.Sizeof(dbaas.Value{}))
@@ -101,6 +104,9 @@ func (p *sqlParser) body(r *strictjson.Reader) error {
 			return dbaas.Errorf(dbaas.CodeTooLarge, "a request has at most %d statements: send several requests", p.Statements)
 		}
 		st, err := p.statement()
+		if err == nil {
+			err = p.take(statementRoom)
+		}
 		if st.SQL != "" {
 			p.statements = append(p.statements, st)
 		}
