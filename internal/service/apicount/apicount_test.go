@@ -1,6 +1,7 @@
 package apicount_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -137,6 +138,31 @@ func TestCounter_UnknownOutcome_CountsOnce(t *testing.T) {
 		if n := value(t, c); n != 3 {
 			t.Errorf("fault %d: got %d, want 3", fault, n)
 		}
+	}
+}
+
+// keyedDB keeps the outcome of each key, as persdb does. Its first write fails for good.
+type keyedDB struct {
+	fakeDB
+
+	failed string
+}
+
+func (k *keyedDB) Execute(_ context.Context, o dbclient.Options, _ ...dbaas.Statement) (dbclient.Answer, error) {
+	if k.failed = cmp.Or(k.failed, o.Key); o.Key == k.failed {
+		return dbclient.Answer{Seq: 1}, dbaas.Errorf(dbaas.CodeUnavailable, "execute timeout")
+	}
+	return dbclient.Answer{Seq: 2}, nil
+}
+
+// A write that the database has recorded as failed is written again under another key.
+func TestCounter_RecordedFailure_IsWrittenAgain(t *testing.T) {
+	c := apicount.New(apicount.Config{Service: "users", DB: &keyedDB{}, Log: discard})
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // nothing is left to write
+	c.Add()
+	_, _ = c.Reset(t.Context(), "") // the failure, or it comes in the background
+	if _, err := c.Reset(t.Context(), ""); err != nil {
+		t.Errorf("the failure came again: %v", err)
 	}
 }
 

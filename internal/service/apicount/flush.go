@@ -49,6 +49,9 @@ func (c *Counter) writePending(ctx context.Context) (dbaas.Seq, error) {
 		// Too old: the database can no longer tell whether it has the batch. Counting it again could count it twice.
 		// Losing the count is the smaller error, and is logged.
 		c.cfg.Log.WarnContext(ctx, "request counts given up", logkey.Count, c.batch.n, logkey.Error, err.Error())
+	case err != nil && ans.Seq > 0: // the database has recorded a failure under this key: a repetition would get the failure again
+		c.batch.key = uuid.NewString()
+		return ans.Seq, err
 	case err != nil:
 		return ans.Seq, err
 	}
