@@ -241,6 +241,24 @@ func TestGateway_StreamsPass(t *testing.T) {
 	}
 }
 
+// A change whose connection breaks is not sent again. Only an Idempotency-Key allows that.
+func TestGateway_ConnectionBreaks_ChangeIsNotRepeated(t *testing.T) {
+	var changes atomic.Int32
+	up := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			changes.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(up.Close)
+	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}})
+	apitest.Do(t, "GET", s.URL+"/api/v1/users", "") // the transport repeats only what it has sent on a connection in use
+	resp := apitest.Do(t, "DELETE", s.URL+"/api/v1/users/ann", "", "X-Idempotency-Key", "k")
+	if n := changes.Load(); n != 1 || resp.Status != 504 {
+		t.Errorf("got %d and %d changes, want 504 and one", resp.Status, n)
+	}
+}
+
 // An outage is logged when it begins and when it ends, and requests are observed by service.
 func TestGateway_LogsAndMetrics(t *testing.T) {
 	var logs bytes.Buffer

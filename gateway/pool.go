@@ -28,12 +28,13 @@ func newTransport(answerTimeout time.Duration) *http.Transport {
 	}
 }
 
-// rewrite makes the outgoing request. Only the hop-by-hop headers differ from the incoming one, and the Origin of a page of
-// the gateway's own host. The pool chooses the instance.
+// rewrite makes the outgoing request. Only the hop-by-hop headers differ from the incoming one, X-Idempotency-Key, and the
+// Origin of a page of the gateway's own host. The pool chooses the instance.
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetXForwarded()
 	p.Out.Header.Set(httpapi.HeaderRequestID, httpapi.RequestID(p.In.Context()))
 	tracing.Inject(p.In.Context(), p.Out.Header)
+	p.Out.Header.Del("X-Idempotency-Key") // no service knows it, but the transport would repeat a change that has it
 	// ReverseProxy drops query parts that it cannot parse; the service must judge them instead.
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
 	// The path is passed on byte by byte, including escapes. A path that starts with two slashes would be mistaken for a
