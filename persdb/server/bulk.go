@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,10 @@ const (
 	// largePages is how many large pages of the log may be in memory at the same time: two, so that one stalled reader
 	// does not block all others.
 	largePages = 2
+	// slowTime is how long the reader of a stream may take for slowBytes. It is longer than the 30 s that the orchestrator allows the
+	// client to which it passes the stream on.
+	slowTime  = time.Minute
+	slowBytes = 64 << 10
 )
 
 // gate admits a limited number of large bodies at a time, in order of arrival. It always admits small ones.
@@ -50,9 +55,11 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader, limit ti
 		if now.After(end) {
 			return errSlow
 		}
-		_ = control.SetWriteDeadline(now.Add(chunkTime)) // only test recorders do not support it.
-		if _, sent := w.Write(buf[:n]); sent != nil {
-			return sent
+		for piece := range slices.Chunk(buf[:n], slowBytes) {
+			_ = control.SetWriteDeadline(time.Now().Add(slowTime)) // only test recorders do not support it.
+			if _, sent := w.Write(piece); sent != nil {
+				return sent
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -40,7 +40,7 @@ type Store interface {
 const (
 	// maxWait bounds a long poll of the log, even if the caller asks for more.
 	maxWait = time.Minute
-	// chunkTime is how long a reader of a snapshot, or of a long log page, may take for one buffer.
+	// chunkTime is how long a reader of a long log page may take for chunkBytes.
 	chunkTime  = 30 * time.Second
 	chunkBytes = 1 << 20
 	// snapshotTime is how long a reader may take for a whole snapshot: the WAL grows until then.

@@ -195,6 +195,35 @@ func TestServer_Snapshot_RestsBetweenItsParts(t *testing.T) {
 	}
 }
 
+// clocked is an answer that notes how many bytes are sent before one deadline, at most.
+type clocked struct {
+	*httptest.ResponseRecorder
+
+	sent, most int
+}
+
+func (c *clocked) SetWriteDeadline(time.Time) error {
+	c.sent = 0
+	return nil
+}
+
+func (c *clocked) Write(p []byte) (int, error) {
+	c.sent += len(p)
+	c.most = max(c.most, c.sent)
+	return c.ResponseRecorder.Write(p)
+}
+
+// A reader that takes 64 KiB in 30 s, the slowest client that the orchestrator serves, gets the whole stream.
+func TestServer_Snapshot_SlowReaderHasTime(t *testing.T) {
+	t.Parallel()
+	answer := &clocked{ResponseRecorder: httptest.NewRecorder()}
+	snapshot := &dbaas.Snapshot{Body: &paced{left: 2}, Sum: func() (uint32, bool) { return 0, true }}
+	server.New(&stub{snapshot: snapshot}, slog.New(slog.DiscardHandler)).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot", http.NoBody))
+	if answer.most > 64<<10 || answer.Body.Len() < 1<<20 {
+		t.Errorf("%d of %d bytes have one deadline, want 64 KiB at most", answer.most, answer.Body.Len())
+	}
+}
+
 // crowd is a store whose commits and pages of the log last until leave is closed.
 type crowd struct {
 	stub
