@@ -20,6 +20,9 @@ func TestRides_MadeAndJoined(t *testing.T) {
 	p.fill("By", "ann")
 	p.wait(`((s) => (s[0].value = '22', s[1].value = '23', s[0].value === '22' && s[1].value === '23'))(document.querySelectorAll('form select'))`) // once the areas are there
 	p.fill("Seats", "1")
+	p.fill("When", "12026-01-01T10:00") // refused by the form
+	p.click("Create ride")
+	p.fill("When", "2027-01-01T10:00")
 	p.click("Create ride")
 	p.waitText("Ride 1 was created.")
 	p.waitText("Vishwanath Nagenahalli")
@@ -30,7 +33,7 @@ func TestRides_MadeAndJoined(t *testing.T) {
 	p.click("Join ride 1")
 	p.waitText("bob has joined ride 1.")
 	p.waitText("full")
-	if got := apitest.OK(t, http.MethodGet, s.Gateway+"/api/v1/rides/1", ""); !strings.Contains(got, `"users":["bob"]`) || !strings.Contains(got, `"source":22,"destination":23`) {
+	if got := apitest.OK(t, http.MethodGet, s.Gateway+"/api/v1/rides/1", ""); !strings.Contains(got, `"users":["bob"]`) || !strings.Contains(got, `"source":22,"destination":23`) || !strings.Contains(got, "01-01-2027:00-00-10") {
 		t.Errorf("rides shows %s", got)
 	}
 }

@@ -25,7 +25,7 @@ export function rides(app) {
   const names = h('datalist', { id: 'people' });
   const made = {
     user: h('input', { required: true, autocomplete: 'off' }), from: choose(), to: choose(), by: h('input', { list: 'people', required: true, autocomplete: 'off' }),
-    at: h('input', { type: 'datetime-local', required: true, value: new Date(Date.now() + 86400000).toISOString().slice(0, 16) }), seats: h('input', { type: 'number', min: 1, placeholder: 'no limit' }),
+    at: h('input', { type: 'datetime-local', required: true, max: '9999-12-31T23:59', value: new Date(Date.now() + 86400000).toISOString().slice(0, 16) }), seats: h('input', { type: 'number', min: 1, placeholder: 'no limit' }),
   };
   const who = h('input', { list: 'people', autocomplete: 'off' });
 
