@@ -48,8 +48,9 @@ func placed(actions []control.Action) []string {
 	return lines
 }
 
-// A new worker goes to the host that answers and has the fewest workers, then to the master's, then by name. Surplus slaves leave the host with
-// the most workers, but not the last one that serves, nor the last one on another host than the master's.
+// A new worker goes to the host that answers and has the fewest workers, then to the master's, then by name. Surplus slaves that are not fit leave
+// first, then those of the host with the most workers, but not the last slave that is fit, nor the last slave on another host than the
+// master's.
 func TestPlan_Placement(t *testing.T) {
 	ma, sa, sb := on("a", master(1)), on("a", slave(2)), on("b", slave(3))
 	busyB := hostsABC()
@@ -89,6 +90,8 @@ func TestPlan_Placement(t *testing.T) {
 		"Surplus_FullestHost":              {hosts: hostsABC(), workers: []control.Worker{ma, sa, on("b", slave(8))}, slaves: 1, want: []string{"stop a2"}},
 		"SurplusEven_HighestPID":           {hosts: hostsABC(), workers: []control.Worker{ma, on("b", slave(4)), on("c", slave(3))}, slaves: 1, want: []string{"stop b4"}},
 		"SurplusNotServing_First":          {hosts: hostsABC(), workers: []control.Worker{ma, sa, sb, on("c", newcomer(1))}, slaves: 2, want: []string{"stop c1"}},
+		"SurplusWithoutReplica_First":      {hosts: hostsABC(), workers: []control.Worker{on("c", master(1)), on("a", bare(slave(2))), sb}, slaves: 1, want: []string{"stop a2"}},
+		"SurplusWithoutTheBus_First":       {hosts: hostsABC(), workers: []control.Worker{ma, sb, busLost(on("c", slave(2)), ago(0)), on("b", slave(4))}, slaves: 2, want: []string{"stop c2"}},
 		"SurplusComesBack_Waits":           {hosts: hostsABC(), workers: []control.Worker{ma, sa, sb, back}, slaves: 2},
 		"SurplusLastServing_Waits":         {hosts: hostsABC(), workers: []control.Worker{ma, sa, lost(sb, ago(0))}, slaves: 1},
 		"SurplusOnSilentHost_AnotherGoes":  {hosts: hostsABC("b"), workers: []control.Worker{ma, silent(ago(time.Minute), on("b", slave(9))), on("c", slave(2)), on("c", slave(3))}, slaves: 2, want: []string{"stop c3"}},

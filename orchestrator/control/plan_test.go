@@ -139,6 +139,7 @@ func TestPlan_Situations(t *testing.T) {
 		"MasterNeverReady_Killed":           {workers: []control.Worker{unready, slave(2)}, slaves: 1, want: []string{"kill w1"}},
 		"TwoMasters_OlderEpochKilled":       {workers: []control.Worker{old, newer}, slaves: 0, want: []string{"kill w1"}},
 		"TooManySlaves_HighestPIDsLeave":    {workers: []control.Worker{master(1), slave(2), slave(8), slave(5)}, slaves: 1, want: []string{"stop w8", "stop w5"}},
+		"SlaveWithoutReplica_LeavesFirst":   {workers: []control.Worker{master(1), bare(slave(2)), slave(8)}, slaves: 1, want: []string{"stop w2"}},
 		"LeavingSlave_CountsForNothing":     {workers: []control.Worker{master(1), slave(2), stopping}, slaves: 1},
 		"CoordinatorAway_NoElection":        {workers: []control.Worker{dead(master(1)), slave(2)}, slaves: 1, away: true, want: []string{"remove w1"}},
 		"MasterLeaving_LowestSlaveTakesOverAndOneStarts": {
