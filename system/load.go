@@ -3,6 +3,7 @@ package system
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,7 +18,10 @@ type loadMeter struct {
 	parts *orchestratorParts
 	at    time.Time
 	lanes dispatch.LaneStats // totals of all reads by slaves
-	work  map[dbaas.WorkerID]work
+	// work has the counters of the workers at the last call. A worker that did not answer then keeps its older counters.
+	work map[dbaas.WorkerID]work
+	// all reports that every running worker answered at the last call. Only then is a worker that is not in work a new one.
+	all bool
 }
 
 // work is a slave's counters since its start, in microseconds.
@@ -49,7 +53,7 @@ func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	statuses, missing := m.parts.statuses(ctx)
 	slices.Sort(missing)
 	s.Missing = append(s.Missing, missing...)
-	m.slaves(&s, head, statuses)
+	m.slaves(&s, head, statuses, len(missing) == 0)
 	return s
 }
 
@@ -74,11 +78,18 @@ func (m *loadMeter) dispatched(s *scale.Sample) {
 	m.at, m.lanes = now, lanes
 }
 
-// slaves fills in what the slaves report.
-func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerapi.Status) {
+// slaves fills in what the slaves report. all reports that every running worker has answered.
+func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerapi.Status, all bool) {
 	seen := map[dbaas.WorkerID]work{}
-	busy := 0.0
-	for _, st := range statuses {
+	if !all {
+		maps.Copy(seen, m.work)
+	}
+	busy, unknown := 0.0, false
+	for i := range statuses {
+		st := &statuses[i]
+		before, known := m.work[st.ID]
+		now := workOf(st)
+		seen[st.ID] = now
 		if st.Role != dbaas.RoleSlave || !st.Ready {
 			continue
 		}
@@ -86,12 +97,16 @@ func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerap
 		if head.Seq > st.Applied {
 			s.Lag = max(s.Lag, uint64(head.Seq-st.Applied))
 		}
-		w := workOf(&st)
-		busy += w.since(m.work[st.ID]) // zero for a new slave: its whole life is in this window
-		seen[st.ID] = w
+		if known || m.all {
+			busy += now.since(before) // zero for a new slave: its whole life is in this window
+		} else {
+			unknown = true // the slave may be older than this window, as after a start of the orchestrator
+		}
 	}
-	if s.Slaves > 0 {
+	if unknown {
+		s.Missing = append(s.Missing, "busy")
+	} else if s.Slaves > 0 {
 		s.Busy = busy / float64(s.Slaves)
 	}
-	m.work = seen
+	m.work, m.all = seen, all
 }
