@@ -24,6 +24,7 @@ const (
 // that it trusts and the certificate that it presents.
 func newPatientTransport(files *tlsfiles.Files) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
+	t.Proxy = nil                                        // workers are reached directly
 	t.DialContext = retrying((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
 	files.Trust(t)
 	return t

@@ -59,3 +59,10 @@ func TestPatient_CallerGone(t *testing.T) {
 		}
 	})
 }
+
+// Calls to workers do not go through the proxy of the environment.
+func TestPatient_NoProxy(t *testing.T) {
+	if newPatientTransport(nil).Proxy != nil {
+		t.Error("the transport has a proxy, want none")
+	}
+}
