@@ -233,6 +233,25 @@ func TestStop_AsksOnce(t *testing.T) {
 	})
 }
 
+// A kill that did not reach the worker takes nothing from a later stop: the worker may still finish.
+func TestStop_AfterAFailedKill_Asks(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		i := mustStart(t, l, "s1")
+		f.set(func() { f.fail["signal"] = errLost })
+		if err := l.Kill(t.Context(), i.ID); !errors.Is(err, launch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, launch.ErrUnavailable)
+		}
+		f.set(func() { f.fail["signal"] = nil })
+		if err := l.Stop(t.Context(), i.ID, time.Second); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		if n := f.count("signal SIGTERM"); n != 1 {
+			t.Errorf("got %d SIGTERM, want one", n)
+		}
+	})
+}
+
 // A paused worker is not woken by a stop, since it might write.
 func TestStop_Paused_IsKilledAfterGrace(t *testing.T) {
 	bubble(t, func(s scene) {

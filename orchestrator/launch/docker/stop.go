@@ -21,18 +21,21 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	if err != nil {
 		return err
 	}
-	l.markStopping(id)
-	return l.kill(ctx, c.ID)
+	return l.kill(ctx, c)
 }
 
 // kill ends a container and returns once it is confirmed dead.
-func (l *Launcher) kill(ctx context.Context, id string) error {
+func (l *Launcher) kill(ctx context.Context, c Container) error {
 	const what = "kill worker"
-	err := l.engine.Signal(ctx, id, "SIGKILL")
+	first := l.markStopping(identity(c))
+	err := l.engine.Signal(ctx, c.ID, "SIGKILL")
 	if err != nil && !errors.Is(err, errConflict) { // conflict: it does not run
+		if first {
+			l.unmarkStopping(identity(c)) // a later Stop must ask it to finish
+		}
 		return gone(what, err)
 	}
-	if err := l.engine.Wait(ctx, id); err != nil && !errors.Is(err, errNotFound) {
+	if err := l.engine.Wait(ctx, c.ID); err != nil && !errors.Is(err, errNotFound) {
 		return launch.Unavailable(what, err)
 	}
 	return nil
@@ -66,7 +69,7 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	case err == nil, errors.Is(err, errNotFound):
 		return nil
 	case ctx.Err() == nil && graceful.Err() != nil:
-		return l.kill(ctx, c.ID)
+		return l.kill(ctx, c)
 	default:
 		return launch.Unavailable(what, err)
 	}
@@ -131,8 +134,7 @@ func (l *Launcher) Clear(ctx context.Context) error {
 	var group sync.WaitGroup
 	for n, c := range found {
 		group.Go(func() {
-			l.markStopping(identity(c))
-			if errs[n] = l.kill(ctx, c.ID); errs[n] == nil || errors.Is(errs[n], launch.ErrNoWorker) {
+			if errs[n] = l.kill(ctx, c); errs[n] == nil || errors.Is(errs[n], launch.ErrNoWorker) {
 				errs[n] = l.remove(ctx, c.ID)
 			}
 		})
