@@ -68,7 +68,7 @@ func LauncherMetric(workers launch.Launcher) telemetry.Sampled {
 	return telemetry.Sampled{
 		Name: "rideshare_launcher_workers", Help: "Workers that were not removed, by state.", Gauge: true, Labels: []string{"state"},
 		Read: func(emit func(float64, ...string)) {
-			list, err := workers.List(context.Background())
+			list, err := briefly(workers.List)
 			if err != nil {
 				return // the engine is away: no value is better than a wrong one
 			}
