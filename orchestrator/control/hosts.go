@@ -16,6 +16,10 @@ import (
 // lostAfter is for how long nothing on a host must have answered before the host counts as lost.
 const lostAfter = 2 * time.Second
 
+// askHostsEvery is how often the workers are asked for a pulse that only shows whether their hosts are lost. It does not depend on
+// Config.HungAfter, which may be much longer than lostAfter.
+const askHostsEvery = lostAfter / 5
+
 // listing is which workers the launchers listed. With one launcher, without a name, hosts has one host, which answers.
 type listing struct {
 	instances []launch.Instance
@@ -138,6 +142,25 @@ func (l *Loop) judgeHosts(ctx context.Context, now listing, up bool, at time.Tim
 		}
 	}
 	l.view.lost = lost
+}
+
+// askHosts asks all workers of hosts with names for their pulses, each in a goroutine of its own. An orchestrator without the lead asks
+// too, so that its verdict is ready when it takes over. After a late tick no worker counts as silent yet.
+func (l *Loop) askHosts(ctx context.Context, now time.Time, counts bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := map[dbaas.WorkerID]time.Time{}
+	for _, in := range l.view.list.instances {
+		m := l.memory[in.ID]
+		if m == nil || !in.Running || in.Host == "" {
+			continue
+		}
+		if asked[in.ID] = l.asked[in.ID]; asked[in.ID].IsZero() || !counts {
+			asked[in.ID] = now
+		}
+		l.jobs.Go(func() { l.askPulse(ctx, m, &vital{}, in, lostAfter) })
+	}
+	l.asked = asked
 }
 
 // heard reports whether a worker of a host has answered in the last lostAfter, or has not been asked for as long.

@@ -94,26 +94,31 @@ func TestLoop_CoordinatorAwayAfterMastersHostLost_SuccessorRenewed(t *testing.T)
 }
 
 // A host counts as lost only if its workers are silent too, if another host's launcher answers, and if the coordinator
-// answers. Otherwise no master is elected before the session of the old one ends.
+// answers. Otherwise no master is elected before the session of the old one ends. That does not depend on HungAfter.
 func TestLoop_HostNotLost(t *testing.T) {
-	for name, fault := range map[string]func(s *hostsRig){
-		"LauncherAlone": func(s *hostsRig) { s.machine("a").launcher.Store(paused) },
-		"WorkersAlone":  func(s *hostsRig) { s.machine("b").worker.Store(paused) }, // slaves are no matter of this test
-		"AllHosts": func(s *hostsRig) { // the orchestrator is cut off
+	launcherAlone := func(s *hostsRig) { s.machine("a").launcher.Store(paused) }
+	for name, tt := range map[string]struct {
+		fault     func(s *hostsRig)
+		hungAfter time.Duration
+	}{
+		"LauncherAlone":             {fault: launcherAlone},
+		"LauncherAlone_HungAfter1m": {fault: launcherAlone, hungAfter: time.Minute},
+		"WorkersAlone":              {fault: func(s *hostsRig) { s.machine("b").worker.Store(paused) }}, // slaves are no matter of this test
+		"AllHosts": {fault: func(s *hostsRig) { // the orchestrator is cut off
 			for _, m := range s.machines {
 				m.launcher.Store(paused)
 				m.worker.Store(paused)
 			}
-		},
-		"CoordinatorAwayToo": func(s *hostsRig) {
+		}},
+		"CoordinatorAwayToo": {fault: func(s *hostsRig) {
 			s.coord.frozen.Store(true)
 			s.machine("a").launcher.Store(paused)
 			s.machine("a").worker.Store(paused)
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onHosts(t, func(s *hostsRig, l *control.Loop) {
-				fault(s)
+			onHostsWith(t, control.Config{HungAfter: tt.hungAfter}, func(s *hostsRig, l *control.Loop) {
+				tt.fault(s)
 				pass(time.Minute)
 				if present, _ := l.Master(); !present {
 					s.t.Error("to the dispatcher there is no master")

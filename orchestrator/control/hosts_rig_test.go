@@ -253,9 +253,16 @@ func (s *hostsRig) end() {
 // onHosts runs a test in fake time with an orchestrator for two slaves on the hosts a, b and c.
 func onHosts(t *testing.T, story func(s *hostsRig, l *control.Loop)) {
 	t.Helper()
+	onHostsWith(t, control.Config{}, story)
+}
+
+// onHostsWith is onHosts with settings.
+func onHostsWith(t *testing.T, cfg control.Config, story func(s *hostsRig, l *control.Loop)) {
+	t.Helper()
+	cfg.Name, cfg.Slaves = "o", 2
 	synctest.Test(t, func(t *testing.T) {
 		s := newHostsRig(t, "a", "b", "c")
-		l, stop := s.run(control.Config{Name: "o", Slaves: 2})
+		l, stop := s.run(cfg)
 		defer s.end()
 		defer stop()
 		s.reconcile()

@@ -148,7 +148,6 @@ type Loop struct {
 	hung         map[dbaas.WorkerID]hang // the workers that counted as hung at hungAt, with the reasons
 	hungAt       time.Time
 	asked        map[dbaas.WorkerID]time.Time // since when each worker has regularly been asked for its pulse
-	ticks        int                          // of watchPulses
 }
 
 // New returns a Loop. It does nothing until Run is called.
@@ -171,7 +170,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.closeSession()
 	defer l.closeOpened()
 	defer l.jobs.Wait()
-	l.jobs.Go(func() { l.watchPulses(ctx) })
+	l.jobs.Go(func() { l.every(ctx, l.cfg.HungAfter/hungTicks, l.tickPulses) })
+	l.jobs.Go(func() { l.every(ctx, askHostsEvery, l.askHosts) })
 	if l.cfg.LeaderAnswers != nil {
 		l.jobs.Go(func() { l.watchLeader(ctx) })
 	}

@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/launch"
 )
 
 // hungTicks is how many ticks in a row a worker must be silent or stuck before it counts as hung. Together they take
@@ -20,9 +21,6 @@ const hungTicks = 6
 // as certainly hung. Then no other worker need have answered, because its own answers show that the orchestrator, the
 // network and the machine are well; and a master is killed even without a successor.
 const certainTicks = 3 * hungTicks
-
-// standbyTicks is the number of ticks between two requests to a worker that show only whether its host is lost.
-const standbyTicks = 4
 
 // hang says why a worker counts as hung, and whether that is certain.
 type hang struct {
@@ -116,9 +114,8 @@ func hungOf(vitals map[dbaas.WorkerID]*vital) map[dbaas.WorkerID]hang {
 	return hung
 }
 
-// watchPulses asks the workers for signs of life until ctx ends.
-func (l *Loop) watchPulses(ctx context.Context) {
-	period := l.cfg.HungAfter / hungTicks
+// every calls tick each period until ctx ends. counts is false if the tick came late.
+func (l *Loop) every(ctx context.Context, period time.Duration, tick func(ctx context.Context, now time.Time, counts bool)) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for last := l.cfg.Now(); ; {
@@ -130,35 +127,23 @@ func (l *Loop) watchPulses(ctx context.Context) {
 		now := l.cfg.Now()
 		if gap := now.Sub(last); gap >= period/2 { // not right behind a tick that came late
 			last = now
-			l.tickPulses(ctx, now, gap < 2*period)
+			tick(ctx, now, gap < 2*period)
 		}
 	}
 }
 
-// tickPulses asks every registered worker for its next pulse, each in a goroutine of its own. Before that it ends the
-// tick, unless counts is false because the tick came late. With several hosts it also asks the workers that are not
-// registered, and asks without the lead, in each tick of standbyTicks: that only shows whether a host is lost.
+// tickPulses asks every registered worker for its next pulse, each in a goroutine of its own, if this orchestrator leads. Before that
+// it ends the tick, unless counts is false because the tick came late.
 func (l *Loop) tickPulses(ctx context.Context, now time.Time, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	writes := l.cfg.WritesAnswered()
 	busy := writes != l.writes
 	l.writes = writes
-	watched, asked := map[dbaas.WorkerID]*vital{}, map[dbaas.WorkerID]time.Time{}
-	l.ticks++
+	watched := map[dbaas.WorkerID]*vital{}
 	for _, in := range l.view.list.instances {
 		m := l.memory[in.ID]
-		serves := l.leading && m != nil && m.present
-		if m == nil || !in.Running || !serves && in.Host == "" {
-			continue
-		}
-		if asked[in.ID] = l.asked[in.ID]; asked[in.ID].IsZero() || !counts {
-			asked[in.ID] = now
-		}
-		if !serves {
-			if l.ticks%standbyTicks == 0 {
-				l.jobs.Go(func() { l.askPulse(ctx, m, &vital{}, in.ID, in.Control) })
-			}
+		if !l.leading || m == nil || !m.present || !in.Running {
 			continue
 		}
 		v := l.vitals[in.ID]
@@ -168,18 +153,18 @@ func (l *Loop) tickPulses(ctx context.Context, now time.Time, counts bool) {
 			v.tick(busy && m.role == dbaas.RoleMaster)
 		}
 		watched[in.ID] = v
-		l.jobs.Go(func() { l.askPulse(ctx, m, v, in.ID, in.Control) })
+		l.jobs.Go(func() { l.askPulse(ctx, m, v, in, l.cfg.HungAfter) })
 	}
-	l.vitals, l.asked = watched, asked
+	l.vitals = watched
 	l.noteHung(ctx, hungOf(watched), now)
 }
 
-// askPulse asks one worker for a sign of life.
-func (l *Loop) askPulse(ctx context.Context, m *memory, v *vital, id dbaas.WorkerID, url string) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.HungAfter)
+// askPulse asks one worker for a sign of life, and waits at most patience for it.
+func (l *Loop) askPulse(ctx context.Context, m *memory, v *vital, in launch.Instance, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	p, err := l.cfg.Workers.Pulse(ctx, url)
-	if err != nil || p.ID != "" && p.ID != id {
+	p, err := l.cfg.Workers.Pulse(ctx, in.Control)
+	if err != nil || p.ID != "" && p.ID != in.ID {
 		return
 	}
 	l.mu.Lock()
