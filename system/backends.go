@@ -46,6 +46,7 @@ type backends struct {
 	conn            mq.Conn // the orchestrator's own connection
 	meter           mq.Meter
 	coordinator     coord.Coordinator
+	session         time.Duration // how long sessions last; zero if the coordinator is in this process and cannot freeze
 	launcher        launch.Launcher
 	// checkBus waits for the broker and returns an error if it does not accept the largest message. It is nil if there
 	// is nothing to check.

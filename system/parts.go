@@ -88,7 +88,7 @@ func newCoreOn(ctx context.Context, o *backends, cfg Config, m metrics) (*orches
 	o.onClose(func(context.Context) error { end(); return nil })
 	c.loop = control.New(control.Config{
 		Advertise: cfg.Advertise, LeaderAnswers: leaderAnswers,
-		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves, StartsPerMinute: cfg.StartsPerMinute,
+		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Session: o.session, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves, StartsPerMinute: cfg.StartsPerMinute,
 		HungAfter: cfg.HungAfter, WritesAnswered: func() uint64 { return c.dispatcher.WriteReplies() },
 		Event: c.event, Workers: c.workers, BusUp: func() bool { return c.conn.State().Connected },
 	})

@@ -84,6 +84,7 @@ func newProcesses(ctx context.Context, cfg Config) (*backends, error) {
 
 func (o *backends) connect(ctx context.Context, cfg Config) error {
 	p := *cfg.Processes
+	o.session = p.session()
 	if err := o.dialBus(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true, GiveUp: o.fail}); err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}

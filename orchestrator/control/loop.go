@@ -55,9 +55,9 @@ type Config struct {
 	LeaderAnswers func(ctx context.Context, url string) error
 	// Slaves is the wanted number of slaves if the coordinator stores no number yet.
 	Slaves int
-	// Period is how long the loop sleeps when nothing wakes it: 1 s. Period + coordTimeout + renewTimeout must be
-	// less than two thirds of a session: after that time without a renewal, as while the coordinator is frozen,
-	// a master stops by its own clock.
+	// Session is how long the sessions at the coordinator last: 6 s.
+	Session time.Duration
+	// Period is how long the loop sleeps when nothing wakes it: Config.step.
 	Period time.Duration
 	// Ready is how long a worker that has a role but does not serve yet may go without progress: 60 s. As long as it
 	// makes progress, as when it loads a large snapshot, its time is not limited.
@@ -80,7 +80,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Period = cmp.Or(c.Period, time.Second)
+	c.Session = cmp.Or(c.Session, 6*time.Second)
+	c.Period = cmp.Or(c.Period, c.step())
 	c.Ready = cmp.Or(c.Ready, time.Minute)
 	c.HungAfter = cmp.Or(c.HungAfter, DefaultHungAfter)
 	if c.WritesAnswered == nil {
@@ -95,6 +96,11 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// step bounds a call to the coordinator, since a frozen coordinator neither answers nor refuses, and the renewal of the master. A pause,
+// a call and a renewal together must take less than two thirds of a session: after that time without a renewal, as while the coordinator
+// is frozen, a master stops by its own clock.
+func (c *Config) step() time.Duration { return min(time.Second, c.Session/6) }
 
 const (
 	// engineTimeout bounds a call to the engine that runs outside the loop's goroutine.
@@ -241,7 +247,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	if !leading {
 		return false
 	}
-	if seen.CoordinatorUp && l.cfg.Now().Sub(seen.Now) >= coordTimeout {
+	if seen.CoordinatorUp && l.cfg.Now().Sub(seen.Now) >= l.cfg.step() {
 		// The coordinator has stopped answering since it was observed. The next pass would renew too late.
 		l.renew(ctx, seen)
 	}
@@ -264,7 +270,7 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 	if session == nil {
 		return Desired{Slaves: l.guessDesired(o)}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	defer cancel()
 	n, version, err := session.SlaveCount(ctx)
 	if errors.Is(err, coord.ErrNone) {

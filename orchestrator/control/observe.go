@@ -33,7 +33,7 @@ type view struct {
 // observe combines what the engine, the coordinator and the loop's memory know of the workers.
 // starting holds the starts that were under way before the list of instances was requested.
 func (l *Loop) observe(ctx context.Context, session coord.Session, list listing, starting map[string]string) Observed {
-	members, up := membersOf(ctx, session)
+	members, up := l.registrations(ctx, session)
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,11 +105,11 @@ func (l *Loop) forget(known map[dbaas.WorkerID]bool) {
 	maps.DeleteFunc(l.memory, func(id dbaas.WorkerID, m *memory) bool { return !known[id] && !m.stopping })
 }
 
-func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]coord.Member, bool) {
+func (l *Loop) registrations(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]coord.Member, bool) {
 	if session == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	defer cancel()
 	list, err := session.Members(ctx)
 	if err != nil {

@@ -2,15 +2,11 @@ package control
 
 import (
 	"context"
-	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
 )
-
-// renewTimeout bounds one renewal. The next pass retries.
-const renewTimeout = time.Second
 
 // renew assigns the newest master its role again while the coordinator is away. So the master knows that no other master is
 // being elected, and keeps serving although its session is suspended. An older master, as on a lost host, is not renewed.
@@ -24,7 +20,7 @@ func (l *Loop) renew(ctx context.Context, o Observed) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.step()) // the next pass retries
 	defer cancel()
 	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Host: in.Host, Epoch: w.Epoch})
 	if err != nil {

@@ -191,12 +191,16 @@ func (s *rig) orchestrate(slaves int) (*control.Loop, func()) {
 
 // orchestrateOn is orchestrate with a coordinator of its own.
 func (s *rig) orchestrateOn(coordinator coord.Coordinator, slaves int) (*control.Loop, func()) {
-	l := control.New(control.Config{
-		Log: s.log, Launcher: s.launcher, Coordinator: coordinator, Store: s.store,
-		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
-		StartsPerMinute: startsPerMinute, BusUp: func() bool { return !s.busLost.Load() },
-		WritesAnswered: s.writes.Load, Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
-	})
+	return s.orchestrateWith(control.Config{Coordinator: coordinator, Slaves: slaves})
+}
+
+// orchestrateWith is orchestrate with settings.
+func (s *rig) orchestrateWith(cfg control.Config) (*control.Loop, func()) {
+	cfg.Log, cfg.Launcher, cfg.Store, cfg.Name, cfg.StartsPerMinute = s.log, s.launcher, s.store, "o", startsPerMinute
+	cfg.Workers = &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}
+	cfg.BusUp, cfg.WritesAnswered = func() bool { return !s.busLost.Load() }, s.writes.Load
+	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+	l := control.New(cfg)
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
 	go func() {

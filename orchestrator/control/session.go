@@ -20,10 +20,6 @@ type opened struct {
 	err     error
 }
 
-// coordTimeout bounds one call to the coordinator, since a frozen coordinator neither
-// answers nor refuses.
-const coordTimeout = time.Second
-
 // openSession returns the present session, a new session if the present one is suspended, or nil
 // while the coordinator is away.
 func (l *Loop) openSession(ctx context.Context) coord.Session {
@@ -110,7 +106,7 @@ func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 	if session == nil {
 		return was
 	}
-	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	defer cancel()
 	now, err := session.Lead(ctx, l.leadsAs())
 	if err != nil {

@@ -51,7 +51,7 @@ func (l *Loop) watchLeader(ctx context.Context) {
 // orchestrator's session lives. Without that proof the silence is this orchestrator's own.
 func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWatch) {
 	began := l.cfg.Now()
-	callCtx, cancel := context.WithTimeout(ctx, coordTimeout)
+	callCtx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	leader, err := session.Leader(callCtx)
 	cancel()
 	if err != nil || !strings.Contains(leader.Name, "://") {
@@ -70,7 +70,7 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 	w.asked = now
 	switch {
 	case ctx.Err() != nil:
-	case now.Sub(began) > 2*(coordTimeout+leaderTimeout): // stood still meanwhile
+	case now.Sub(began) > 2*(l.cfg.step()+leaderTimeout): // stood still meanwhile
 		w.heard = now
 	case err == nil:
 		w.heard, w.patience = began, leaderPatience
@@ -81,7 +81,7 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 
 // takeOver ends the leader's term and begins this orchestrator's own. The next pass leads.
 func (l *Loop) takeOver(ctx context.Context, session coord.Session, w *leaderWatch, why error) {
-	callCtx, cancel := context.WithTimeout(ctx, coordTimeout)
+	callCtx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	defer cancel()
 	log := l.cfg.Log.With(logkey.Addr, w.term.Name, logkey.Took, l.cfg.Now().Sub(w.heard), logkey.Reason, why)
 	leads, err := session.TakeOver(callCtx, w.term, l.leadsAs())

@@ -12,13 +12,13 @@ import (
 // passUnlisted is a pass in which no launcher answers. It carries out no plan. It counts which workers serve, since reads
 // and writes go on, and reads the wanted number of slaves. If the coordinator does not answer either, it renews the master.
 func (l *Loop) passUnlisted(ctx context.Context, session coord.Session) {
-	members, up := membersOf(ctx, session)
+	members, up := l.registrations(ctx, session)
 	if !up {
 		l.renewUnlisted(ctx)
 		return
 	}
 	l.countRegistered(session, members)
-	asking, cancel := context.WithTimeout(ctx, coordTimeout)
+	asking, cancel := context.WithTimeout(ctx, l.cfg.step())
 	defer cancel()
 	switch n, _, err := session.SlaveCount(asking); {
 	case err == nil:
