@@ -81,6 +81,9 @@ type Message struct {
 // Delivery is a message on its way to one consumer. Ack or Reject it once, from any goroutine.
 type Delivery interface {
 	Message() Message
+	// Forget frees the memory of the body if the bus can. The receiver calls it before it settles the delivery, and does not
+	// use the body of Message any more.
+	Forget()
 	// Redelivered reports whether the broker may have delivered it before.
 	Redelivered() bool
 	// Ack reports to the broker that the message is done. It returns ErrStale if the connection of the delivery is lost.

@@ -257,12 +257,14 @@ func (b *fakeBus) code(id dbaas.OpID) dbaas.Code {
 type fakeDelivery struct {
 	bus         *fakeBus
 	message     mq.Message
+	kept        []byte // the body after Forget
 	redelivered bool
 	stale       bool
 }
 
 func (d *fakeDelivery) Message() mq.Message { return d.message }
 func (d *fakeDelivery) Redelivered() bool   { return d.redelivered }
+func (d *fakeDelivery) Forget()             { d.message.Body, d.kept = nil, d.message.Body }
 
 func (d *fakeDelivery) Ack() error {
 	if d.stale {
@@ -274,7 +276,7 @@ func (d *fakeDelivery) Ack() error {
 
 func (d *fakeDelivery) Reject() error {
 	d.bus.note("reject " + d.message.ID)
-	d.bus.dead <- &fakeDelivery{bus: d.bus, message: mq.Message{Body: d.message.Body, ID: "dead " + d.message.ID}}
+	d.bus.dead <- &fakeDelivery{bus: d.bus, message: mq.Message{Body: slices.Concat(d.message.Body, d.kept), ID: "dead " + d.message.ID}}
 	return nil
 }
 
@@ -332,19 +334,4 @@ func (r *fakeReplica) WaitApplied(ctx context.Context, _ dbaas.Head) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// fakeReads records the positions that reads are served at.
-type fakeReads struct {
-	mu     sync.Mutex
-	minSeq []dbaas.Seq
-}
-
-func (r *fakeReads) Serve(_ context.Context, d mq.Delivery, req wire.ReadRequest) {
-	r.mu.Lock()
-	for i := range req.Reads {
-		r.minSeq = append(r.minSeq, req.Reads[i].MinSeq)
-	}
-	r.mu.Unlock()
-	_ = d.Ack()
 }

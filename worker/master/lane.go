@@ -35,7 +35,7 @@ func gather(pending []*message) []ref {
 		if len(batch) == before {
 			continue
 		}
-		size += len(m.delivery.Message().Body)
+		size += m.size
 		if before > 0 && (size > maxBatchBytes || len(batch) > maxBatchOps) {
 			return batch[:before]
 		}

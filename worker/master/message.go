@@ -64,6 +64,7 @@ func (op *operation) failedAlone(now time.Time) (last bool) {
 // message is one delivery of operations. It belongs to the committing goroutine.
 type message struct {
 	delivery mq.Delivery
+	size     int // of the body
 	arrived  time.Time
 	shard    dbaas.ShardID
 	ops      []operation
@@ -76,9 +77,11 @@ type message struct {
 	spans    tracing.Message
 }
 
+// newMessage returns the message of a delivery whose body was decoded as req. It lets the bus forget the body: a message
+// may be pending for long, and the bodies of all of them need not fit into memory.
 func newMessage(d mq.Delivery, req wire.WriteRequest) *message {
 	m := &message{
-		delivery: d, arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)),
+		delivery: d, size: len(d.Message().Body), arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)),
 		left: len(req.Operations), end: &settlement{delivery: d},
 		spans: tracing.Received(d.Message().Headers, len(req.Operations)),
 	}
@@ -88,6 +91,7 @@ func newMessage(d mq.Delivery, req wire.WriteRequest) *message {
 			m.latest = op.Deadline
 		}
 	}
+	d.Forget()
 	return m
 }
 

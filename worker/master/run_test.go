@@ -3,8 +3,12 @@ package master_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 	"rideshare/worker/master"
 )
 
@@ -41,4 +45,19 @@ func (r *running) finish() error {
 	err := <-r.done
 	r.cancel()
 	return err
+}
+
+// fakeReads records the positions that reads are served at.
+type fakeReads struct {
+	mu     sync.Mutex
+	minSeq []dbaas.Seq
+}
+
+func (r *fakeReads) Serve(_ context.Context, d mq.Delivery, req wire.ReadRequest) {
+	r.mu.Lock()
+	for i := range req.Reads {
+		r.minSeq = append(r.minSeq, req.Reads[i].MinSeq)
+	}
+	r.mu.Unlock()
+	_ = d.Ack()
 }

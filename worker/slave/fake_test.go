@@ -301,6 +301,7 @@ type fakeDelivery struct {
 }
 
 func (d *fakeDelivery) Message() mq.Message { return d.message }
+func (d *fakeDelivery) Forget()             {}
 func (d *fakeDelivery) Redelivered() bool   { return d.redelivered }
 
 func (d *fakeDelivery) Ack() error {

@@ -98,6 +98,7 @@ func TestReject_ForeignMessage_IsDeadLetterAndQueueGoesOn(t *testing.T) {
 		if diff := cmp.Diff(want, poison.Message()); diff != "" {
 			t.Errorf("%s: message is different (-want +got):\n%s", q, diff)
 		}
+		poison.Forget()
 		if err := poison.Reject(); err != nil {
 			t.Errorf("%s: reject: got %v, want nil", q, err)
 		}
@@ -109,6 +110,12 @@ func TestReject_ForeignMessage_IsDeadLetterAndQueueGoesOn(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	for _, letter := range consume(t, c, mq.DeadQ, 3).next(t, 3) {
+		if got := string(letter.Message().Body); got != "{" {
+			t.Errorf("dead letter: got body %q, want that of the message", got)
+		}
+		ack(t, letter)
 	}
 }
 

@@ -60,6 +60,13 @@ func table(headers map[string]string) amqp091.Table {
 	return t
 }
 
+// Forget implements mq.Delivery. It keeps the body if Reject would publish it.
+func (d *delivery) Forget() {
+	if d.from.single {
+		d.raw.Body = nil
+	}
+}
+
 // Redelivered implements mq.Delivery.
 func (d *delivery) Redelivered() bool { return d.raw.Redelivered }
 

@@ -238,6 +238,9 @@ type delivery struct {
 
 func (d *delivery) Message() mq.Message { return d.item.message }
 
+// Forget does nothing: the item may be delivered again.
+func (d *delivery) Forget() {}
+
 func (d *delivery) Redelivered() bool { return d.redelivered }
 
 func (d *delivery) Ack() error { return d.settle(false) }
