@@ -87,3 +87,51 @@ func TestMaster_Run_QueuedWriteOfOtherClusterLeavesNothing(t *testing.T) {
 		_ = m.finish()
 	})
 }
+
+// A worker that persdb does not answer gives the leadership up within seconds, so that another worker gets it.
+func TestMaster_CatchUp_WithoutPersdbGivesUp(t *testing.T) {
+	for name, silent := range map[string]bool{"Unreachable": false, "Silent": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(1)
+				store.silent, store.gone = silent, away
+				m := start(t, store)
+				close(m.replica.caughtUp)
+				done := make(chan error, 1)
+				go func() { done <- m.CatchUp(t.Context()) }()
+				<-time.After(10 * time.Second)
+				synctest.Wait()
+				select {
+				case err := <-done:
+					if err == nil || errors.Is(err, dbaas.ErrStaleEpoch) {
+						t.Errorf("got %v, want that persdb does not answer", err)
+					}
+				default:
+					t.Error("CatchUp still waits for persdb after 10 s")
+				}
+				m.cancel()
+				<-m.done
+			})
+		})
+	}
+}
+
+// A question that persdb does not answer is put again: the next one may reach another server of it.
+func TestMaster_CatchUp_AsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.silent = true
+		m := start(t, store)
+		close(m.replica.caughtUp)
+		done := make(chan error, 1)
+		go func() { done <- m.CatchUp(t.Context()) }()
+		<-time.After(3 * time.Second)
+		store.mu.Lock()
+		store.silent = false
+		store.mu.Unlock()
+		if err := <-done; err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		_ = m.finish()
+	})
+}

@@ -29,6 +29,8 @@ type fakeStore struct {
 	frame []byte
 	took  time.Duration
 	gone  error // of a persdb that cannot be reached
+	// silent: Head is never answered.
+	silent bool
 }
 
 // away is the error of an unreachable persdb.
@@ -139,10 +141,16 @@ func (s *fakeStore) stored(id dbaas.OpID) (dbaas.OperationResult, bool) {
 	return r, ok
 }
 
-func (s *fakeStore) Head(context.Context) (dbaas.Head, error) {
+func (s *fakeStore) Head(ctx context.Context) (dbaas.Head, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.head, nil
+	if s.silent {
+		s.mu.Unlock()
+		<-ctx.Done()
+		s.mu.Lock()
+		return dbaas.Head{}, ctx.Err()
+	}
+	return s.head, s.gone
 }
 
 // fakeBus delivers messages and records what is sent, in order.

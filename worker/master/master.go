@@ -30,6 +30,10 @@ const (
 	maxBatchOps = 512
 	// maxBatchBytes bounds one commit's requests; a single larger message is committed alone.
 	maxBatchBytes = 1 << 20
+	// askTime bounds a question of CatchUp to persdb, and askFor all of them. A replica without persdb cannot serve writes, and
+	// another worker may have it: persdb answered a moment ago, when the epoch was claimed.
+	askTime = 2 * time.Second
+	askFor  = 5 * time.Second
 	// finishing is how many finished commits may wait to be broadcast and answered while the next commit is in flight.
 	finishing = 2
 
@@ -126,12 +130,14 @@ func New(c Config) *Master {
 	}
 }
 
-// CatchUp returns nil once the replica has reached persdb's current head. It retries until ctx ends and then returns
-// ctx's error. It returns dbaas.ErrStaleEpoch when a newer master exists.
+// CatchUp returns nil once the replica has reached persdb's current head, or ctx's error. It returns dbaas.ErrStaleEpoch when
+// a newer master exists, and another error when persdb does not answer for askFor.
 func (m *Master) CatchUp(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
 	backoff := m.newBackoff()
 	for {
-		head, err := m.Store.Head(ctx)
+		head, err := m.ask(asking)
 		switch {
 		case err == nil && head.Epoch > m.Epoch():
 			return dbaas.ErrStaleEpoch
@@ -142,10 +148,17 @@ func (m *Master) CatchUp(ctx context.Context) error {
 			return m.Replica.WaitApplied(ctx, head)
 		}
 		m.Log.DebugContext(ctx, "head not read", logkey.Error, err)
-		if !backoff.Wait(ctx) {
-			return context.Cause(ctx)
+		if !backoff.Wait(asking) {
+			return cmp.Or(context.Cause(ctx), fmt.Errorf("persdb does not answer: %w", err))
 		}
 	}
+}
+
+// ask returns persdb's head, or an error after askTime.
+func (m *Master) ask(ctx context.Context) (dbaas.Head, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return m.Store.Head(ctx)
 }
 
 // Epoch returns the epoch that the next commit uses.
