@@ -27,6 +27,7 @@ type Reader struct {
 	head    dbaas.Head
 	buf     []byte
 	ended   atomic.Bool // the Reader was stopped because it was open for too long; see file.relieve
+	onEnd   func()      // see file.whenEnded; guarded by file.mu
 	release func(*file, *sqlite.Conn)
 }
 

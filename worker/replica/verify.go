@@ -155,7 +155,7 @@ func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*R
 	if err != nil {
 		return nil, dbaas.HashPart{}, err
 	}
-	want, err := r.config.Store.HashPart(ctx, from)
+	want, err := r.persdbPart(ctx, rd, from)
 	if err == nil && want.Seq == rd.Seq() {
 		return rd, want, nil
 	}
@@ -171,6 +171,15 @@ func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*R
 		return nil, want, nil
 	}
 	return rd, want, nil
+}
+
+// persdbPart returns persdb's hashes of the part at from. It fails once rd is ended: while it waits for persdb, rd keeps the
+// WAL from being emptied.
+func (r *Replica) persdbPart(ctx context.Context, rd *Reader, from dbaas.HashFrom) (dbaas.HashPart, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rd.file.whenEnded(rd, cancel)
+	return r.config.Store.HashPart(ctx, from)
 }
 
 // readerAt waits until position at is applied and opens a Reader. The Reader's position may be later than at.

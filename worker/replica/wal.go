@@ -67,8 +67,21 @@ func (f *file) end(grace time.Duration) (ended int) {
 	for rd, since := range f.reading {
 		if time.Since(since) > grace && !rd.ended.Swap(true) {
 			rd.conn.Stop()
+			if rd.onEnd != nil {
+				rd.onEnd()
+			}
 			ended++
 		}
 	}
 	return ended
+}
+
+// whenEnded makes end call do when it stops rd, for a reader that waits for something other than its connection.
+func (f *file) whenEnded(rd *Reader, do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rd.onEnd = do
+	if rd.ended.Load() {
+		do()
+	}
 }

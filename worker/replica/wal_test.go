@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -28,21 +29,7 @@ func TestReplica_LongRead_WALStaysBounded(t *testing.T) {
 			{SQL: "WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c) SELECT count(*) FROM c, n"},
 		}})
 	}()
-	const bound = 80 << 20
-	largest, path := int64(0), l.path()
-	for n := range 150 { // 150 MiB
-		e := store.Write(dbaas.Statement{SQL: "UPDATE n SET v=? WHERE i=1", Args: []dbaas.Value{dbaas.Text(strings.Repeat(string(rune(65+n%26)), 1<<20))}})
-		l.broadcast(e)
-		l.reaches(e.Seq)
-		info, statErr := os.Stat(path + "-wal")
-		if statErr != nil {
-			t.Fatal(statErr)
-		}
-		largest = max(largest, info.Size())
-	}
-	if largest > bound {
-		t.Errorf("the WAL grew to %d MiB, want at most %d", largest>>20, bound>>20)
-	}
+	l.writesMuch(store)
 	select {
 	case got := <-answer:
 		if got.Code != dbaas.CodeTimeout || !strings.Contains(got.Message, "log of changes") {
@@ -56,5 +43,56 @@ func TestReplica_LongRead_WALStaysBounded(t *testing.T) {
 	}
 	if got := l.Stats.ReadsEnded.Load(); got != 1 {
 		t.Errorf("%d reads ended, want 1", got)
+	}
+}
+
+// While a comparison waits for persdb, its Reader keeps the WAL from being emptied. It is ended in time too.
+func TestReplica_Verify_PersdbSlow_WALStaysBounded(t *testing.T) {
+	store := slowStore{workertest.NewStore(t, schema), make(chan struct{})}
+	l := bound(t, store, nil)
+	l.broadcast(fill(store.Store, 1, 1)...)
+	l.reaches(1)
+	answer := make(chan error, 1)
+	go func() {
+		_, err := l.Verify(t.Context())
+		answer <- err
+	}()
+	<-store.asked
+	l.writesMuch(store.Store)
+	if err := <-answer; dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+		t.Errorf("got %v, want unavailable", err)
+	}
+}
+
+// slowStore is a persdb that never hashes a part to its end. asked is closed when it begins.
+type slowStore struct {
+	*workertest.Store
+
+	asked chan struct{}
+}
+
+func (s slowStore) HashPart(ctx context.Context, _ dbaas.HashFrom) (dbaas.HashPart, error) {
+	close(s.asked)
+	<-ctx.Done()
+	return dbaas.HashPart{}, ctx.Err()
+}
+
+// writesMuch applies 150 MiB of entries and checks that the WAL stays bounded.
+func (l *live) writesMuch(store *workertest.Store) {
+	l.t.Helper()
+	const bound = 80 << 20
+	largest, path := int64(0), l.path()
+	for n := range 150 {
+		e := store.Write(dbaas.Statement{SQL: "UPDATE n SET v=? WHERE i=1", Args: []dbaas.Value{dbaas.Text(strings.Repeat(string(rune(65+n%26)), 1<<20))}})
+		l.broadcast(e)
+		l.reaches(e.Seq)
+		info, err := os.Stat(path + "-wal")
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		largest = max(largest, info.Size())
+	}
+	if largest > bound {
+		l.t.Errorf("the WAL grew to %d MiB, want at most %d", largest>>20, bound>>20)
 	}
 }
