@@ -28,7 +28,8 @@ const (
 	suspectEvery = 10 * time.Minute
 )
 
-// errSlowPart: this replica or persdb did not hash a part in time, although persdb had just told its position.
+// errSlowPart: this replica or persdb did not hash a part in time, although persdb had just told its position. The time ends
+// earlier if the WAL has grown too large.
 var errSlowPart = errors.New("the part may be too large")
 
 // verifyAlways compares the replica with persdb periodically until ctx ends. A part that takes too long, such as a large
@@ -160,7 +161,10 @@ func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*R
 		return rd, want, nil
 	}
 	rd.Close()
-	if err != nil {
+	switch {
+	case err != nil && rd.ended.Load():
+		return nil, want, readerEnded(err)
+	case err != nil:
 		return nil, want, fmt.Errorf("%w: %w", errSlowPart, noAnswer(err))
 	}
 	if rd, err = r.readerAt(ctx, dbaas.Head{Cluster: head.Cluster, Seq: want.Seq}); err != nil {
@@ -203,7 +207,7 @@ func (r *Replica) classify(ctx context.Context, rd *Reader, from dbaas.HashFrom,
 		}
 		return v, nil
 	case rd.ended.Load():
-		return v, dbaas.WrapError(dbaas.CodeUnavailable, "the reader was ended", err)
+		return v, readerEnded(err)
 	case ctx.Err() != nil:
 		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", errors.Join(errSlowPart, err))
 	default: // an unreadable file is as bad as a file that differs
@@ -234,6 +238,11 @@ func (r *Replica) suspect(f *file, reason error) {
 	if again {
 		r.wake.Give()
 	}
+}
+
+// readerEnded is the error of a comparison whose Reader was ended. While writes last, every comparison of the part may end so.
+func readerEnded(err error) error {
+	return dbaas.WrapError(dbaas.CodeUnavailable, "the reader was ended", errors.Join(errSlowPart, err))
 }
 
 func noAnswer(err error) error {
