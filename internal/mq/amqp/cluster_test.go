@@ -65,14 +65,19 @@ func (b *bus) declare(tb testing.TB) []string {
 // member opens a connection of a part on the host of a node, with the settings of a real one. It is closed after the test.
 func (b *bus) member(tb testing.TB, name string, own int, log *logBuffer) *amqp.Conn {
 	tb.Helper()
-	config, n := b.config(name)
-	config.URL, config.ConfirmTimeout, config.Heartbeat = clusterURL(b.nodes, own), 0, 0
+	config, n := b.memberConfig(name, own)
 	if log != nil {
 		config.Log = log.logger()
 	}
 	c := b.open(tb, config, n)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+func (b *bus) memberConfig(name string, own int) (amqp.Config, *network) {
+	config, n := b.config(name)
+	config.URL, config.ConfirmTimeout, config.Heartbeat = clusterURL(b.nodes, own), 0, 0
+	return config, n
 }
 
 // joined is member, and waits until it is up at its own node.

@@ -146,6 +146,7 @@ func (p *publisher) send(m *publication) {
 	}
 	m.confirm, m.err = p.ch.PublishWithDeferredConfirm(m.exchange, m.key, m.mandatory, false, m.message)
 	if m.err != nil {
+		p.kill(m.err) // the library may go on with a connection on which a message was cut off
 		m.err = fmt.Errorf("write: %w: %w", mq.ErrUnconfirmed, opaque{m.err})
 	}
 }

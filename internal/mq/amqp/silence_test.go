@@ -12,18 +12,24 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// The own node of a worker becomes silent. The worker takes reads from the queue of another node, whose callers are well:
-// they get every answer, through another node.
-func TestReply_OwnNodeSilent_GoesThroughAnotherNode(t *testing.T) {
-	t.Parallel()
-	// To its clients one broker behind three networks is a cluster of three nodes.
+// threeNodes returns a bus on three nodes, and the network in front of each. To its clients one broker behind three networks is
+// a cluster.
+func threeNodes(t *testing.T) (*bus, []*testenv.Network) {
+	t.Helper()
 	user, host, _ := strings.Cut(testenv.RabbitMQ(t), "@")
 	networks, nodes := make([]*testenv.Network, 3), make([]*testenv.Service, 3)
 	for i := range networks {
 		networks[i] = testenv.NewNetwork(t, user+"@"+host)
 		nodes[i] = &testenv.Service{URL: user + "@" + networks[i].Addr() + "/"}
 	}
-	b := clusterBus(t, nodes, mqtest.Limits{})
+	return clusterBus(t, nodes, mqtest.Limits{}), networks
+}
+
+// The own node of a worker becomes silent. The worker takes reads from the queue of another node, whose callers are well:
+// they get every answer, through another node.
+func TestReply_OwnNodeSilent_GoesThroughAnotherNode(t *testing.T) {
+	t.Parallel()
+	b, networks := threeNodes(t)
 	b.admins = 1
 	worker, other := b.joined(t, "worker", 0), b.joined(t, "other", 1)
 	running(t, func(ctx context.Context) error { return answering(ctx, worker, mq.ReadQ) })
