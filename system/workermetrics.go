@@ -143,7 +143,7 @@ func BusMetrics(bus mq.Conn) []telemetry.Sampled {
 		}}
 	}
 	return []telemetry.Sampled{
-		state("connected", "Whether the part is connected to the broker.", true, func(s mq.State) float64 { return oneIf(s.Connected) }),
+		state("connected", "Whether the part can send to the broker and receive from it. Of its connections to each node of a cluster, it needs one.", true, func(s mq.State) float64 { return oneIf(s.Connected) }),
 		state("blocked", "Whether the broker takes no messages from the part (alarm).", true, func(s mq.State) float64 { return oneIf(s.Blocked) }),
 		state("connections_lost_total", "Connections to the broker that were lost. The part connects again.", false, func(s mq.State) float64 { return float64(s.Lost) }),
 		{

@@ -273,6 +273,16 @@ func (c *Conn) State() mq.State {
 		s.Blocked = s.Blocked || up && p.blocked.Load()
 		s.Lost += lost
 	}
+	c.mu.Lock()
+	toNodes := c.toNodes
+	c.mu.Unlock()
+	receives := len(toNodes) == 0
+	for _, l := range toNodes {
+		_, up, lost := l.state(hosts)
+		receives = receives || up
+		s.Lost += lost
+	}
+	s.Connected = s.Connected && receives
 	return s
 }
 
