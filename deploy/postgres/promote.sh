@@ -205,11 +205,12 @@ follow_all() {
   [ ${#failed[@]} = 0 ] || die "$primary is the primary, but ${failed[*]} does not follow it; writes wait if no other standby does. Mend it and run again"
 }
 
-# new_epoch begins a new epoch in each database with a log, if servers are lost. The log then has other entries than the tables of a
-# persdb that knows what is lost. A lost server may have issued the epochs that are left out. No standby may follow yet.
+# new_epoch begins a new epoch in each database with a log if the operator accepts a loss; the lost server need not be named. The log
+# then has other entries than the tables of a persdb that knows what is lost. A lost server may have issued the epochs that are left
+# out. No standby may follow yet.
 new_epoch() {
   local database databases
-  [ ${#silent[@]} -gt 0 ] || return 0
+  [ -n "$accept_loss" ] || return 0
   databases=$(ask "$primary" "SELECT datname FROM pg_database WHERE datallowconn")
   for database in $databases; do
     PGDATABASE=$database ask "$primary" "SET synchronous_commit=local;
