@@ -30,8 +30,9 @@ stopped="${added}/stopped-by-promote"
 run=promote-${HOSTNAME:0:30}-$$-$RANDOM
 locked="EXISTS(SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND application_name='$run')"
 
-# ask SERVER SQL [-v NAME=VALUE]: the answer. A server that is paused accepts connections, so the time is bounded.
-ask() { timeout "$((limit + 10))" psql -wXAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" "${@:3}" <<<"$2"; }
+# ask SERVER SQL: the answer. A server that is paused accepts connections, so the time is bounded. The SQL may have a password, so it
+# is no argument, which the process list would show.
+ask() { timeout "$((limit + 10))" psql -wXAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" <<<"$2"; }
 
 # try SERVER SQL sets answer like ask, in less time. It returns 1 if the server does not answer. A server that refuses the user does
 # answer: then the script ends.
@@ -42,10 +43,10 @@ try() {
   return 1
 }
 
-# await SERVER SQL WHY [-v NAME=VALUE]: until the answer is t.
+# await SERVER SQL WHY: until the answer is t.
 await() {
   local until=$((SECONDS + limit))
-  until [ "$(ask "$1" "$2" "${@:4}" 2>/dev/null)" = t ]; do
+  until [ "$(ask "$1" "$2" 2>/dev/null)" = t ]; do
     [ $SECONDS -lt $until ] || { note "$1: $3"; return 1; }
     sleep 0.1
   done
@@ -61,9 +62,10 @@ word() {
 
 # set_to SERVER SETTING VALUE: kept over restarts. Returns when new connections have it; by then all processes have been told.
 set_to() {
+  local value=${3//\'/\'\'}
   [ "$(ask "$1" "SELECT current_setting('$2')")" != "$3" ] || return 0
-  [ "$(ask "$1" "ALTER SYSTEM SET $2 = :'value'; SELECT pg_reload_conf()" -v value="$3")" = t ]
-  await "$1" "SELECT current_setting('$2') = :'value'" "$2 does not change: is it set on the command line?" -v value="$3"
+  [ "$(ask "$1" "ALTER SYSTEM SET $2 = '$value'; SELECT pg_reload_conf()")" = t ]
+  await "$1" "SELECT current_setting('$2') = '$value'" "$2 does not change: is it set on the command line?"
 }
 
 # enter SERVER waits until no other run works with it, and sets answer to what it is. It returns 1 if the server does not answer.

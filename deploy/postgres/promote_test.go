@@ -37,14 +37,17 @@ const (
 	some = 20
 )
 
-// brokenPsql is psql. Its first call with the arguments ON waits until somebody writes to HOLD, if that is a pipe. The script that
-// called it is killed after call number DIE_AT with the arguments ON. The session with a lock only ends with the script.
+// brokenPsql is psql. Its first call whose arguments and SQL have ON waits until somebody writes to HOLD, if that is a pipe. The
+// script that called it is killed after call number DIE_AT with ON. ARGUMENTS gets what the process list shows of each call. The
+// session with a lock only ends with the script.
 const brokenPsql = `#!/bin/sh
+echo "$*" >>"$ARGUMENTS"
 [ -z "$PGAPPNAME" ] || exec %[1]s "$@"
-case "$*" in *"$ON"*) [ ! -p "$HOLD" ] || { read -r go <"$HOLD"; rm "$HOLD"; } ;; esac
-%[1]s "$@"
+sql=$(cat)
+case "$* $sql" in *"$ON"*) [ ! -p "$HOLD" ] || { read -r go <"$HOLD"; rm "$HOLD"; } ;; esac
+printf '%%s\n' "$sql" | %[1]s "$@"
 result=$?
-case "$*" in *"$ON"*)
+case "$* $sql" in *"$ON"*)
 	echo >>"$CALLS"
 	[ "$(wc -l <"$CALLS")" -ne "$DIE_AT" ] || kill -KILL "$SCRIPT" ;;
 esac
@@ -104,16 +107,20 @@ func (c *trio) promote(t *testing.T, dieAt int, args ...string) (string, error) 
 	return c.run(t, []string{fmt.Sprint("DIE_AT=", dieAt)}, args...)
 }
 
-// run runs the script with settings of brokenPsql, and returns what it says.
+// run runs the script with settings of brokenPsql, and returns what it says. No call of psql may show the password in the process list.
 func (c *trio) run(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
+	arguments := filepath.Join(t.TempDir(), "arguments")
 	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", `export SCRIPT=$$; exec bash "$0" "$@"`, filepath.Join(c.dir, "promote.sh")}, args...)...)
 	cmd.Env = append(os.Environ(), append([]string{
 		"PATH=" + c.dir + ":" + os.Getenv("PATH"), "PGUSER=rideshare", "PGPASSWORD=" + c.password, "PGCONNECT_TIMEOUT=20",
-		"DIE_AT=0", "TMPDIR=" + t.TempDir(), "CALLS=" + filepath.Join(t.TempDir(), "calls"), "HOSTNAME=" + strings.Repeat("h", 63),
+		"DIE_AT=0", "TMPDIR=" + t.TempDir(), "CALLS=" + filepath.Join(t.TempDir(), "calls"), "ARGUMENTS=" + arguments, "HOSTNAME=" + strings.Repeat("h", 63),
 	}, env...)...)
 	out, err := cmd.CombinedOutput()
 	t.Logf("promote.sh %s: %v\n%s", strings.Join(args, " "), err, out)
+	if all, failed := os.ReadFile(arguments); failed != nil || strings.Contains(string(all), c.password) {
+		t.Errorf("the password is among the arguments of psql (%v):\n%s", failed, all)
+	}
 	return string(out), err
 }
 
@@ -145,9 +152,7 @@ func (c *trio) wantRole(t *testing.T, host, standby string) {
 func (c *trio) lag(t *testing.T) {
 	t.Helper()
 	p := c.at(t, c.second.URL)
-	info := p.Value(t, "SELECT current_setting('primary_conninfo')")
-	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = '"+info+" port=1'")
-	p.Exec(t, "SELECT pg_reload_conf()")
+	c.follow(t, c.second.URL, c.followed(t, c.second.URL)+" port=1")
 	testenv.Eventually(t, soon, func() error {
 		if n := p.Value(t, "SELECT count(*) FROM pg_stat_wal_receiver"); n != "0" {
 			return errors.New("it still receives")

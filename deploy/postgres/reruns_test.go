@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +13,12 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// standbys returns the addresses of both, in the order in which the script works with them, and the arguments with which it
-// first calls psql to stop replication on the last one.
+// standbys returns the addresses of both, in the order in which the script works with them, and the arguments and SQL with which
+// it first calls psql to stop replication on the last one.
 func (c *trio) standbys() (first, last, stop string) {
 	first, last = min(c.first.URL, c.second.URL), max(c.first.URL, c.second.URL)
 	_, port, _ := strings.Cut(last, ":")
-	return first, last, "-p " + port + " -v value="
+	return first, last, "-p " + port + " ALTER SYSTEM SET primary_conninfo"
 }
 
 // The primary was only paused, and the script died after it had stopped replication. The same words make the standbys follow the
@@ -28,6 +29,8 @@ func TestPromote_RunAgain_WritesGoOn(t *testing.T) {
 	w.goesOn(t)
 	first, last, stops := c.standbys()
 	c.testWrongPassword(t)
+	c.testFollowed(t)
+	w.goesOn(t)
 
 	c.pair.Primary.Pause(t)
 	_, err := c.run(t, []string{"ON=" + stops, "DIE_AT=1"}, last, first)
@@ -98,4 +101,32 @@ func (c *trio) testWrongPassword(t *testing.T) {
 			t.Errorf("with the password %q: got %v, want an error with %q and no advice to accept a loss", password, err, words)
 		}
 	}
+}
+
+// testFollowed: each primary_conninfo has the password from now on.
+func (c *trio) testFollowed(t *testing.T) {
+	t.Helper()
+	for _, standby := range []string{c.first.URL, c.second.URL} {
+		c.follow(t, standby, c.followed(t, standby)+" password="+c.password)
+	}
+}
+
+// followed returns the standby's primary_conninfo.
+func (c *trio) followed(t *testing.T, standby string) string {
+	t.Helper()
+	return c.at(t, standby).Value(t, "SELECT current_setting('primary_conninfo')")
+}
+
+// follow sets the standby's primary_conninfo.
+func (c *trio) follow(t *testing.T, standby, info string) {
+	t.Helper()
+	p := c.at(t, standby)
+	p.Exec(t, "ALTER SYSTEM SET primary_conninfo = '"+info+"'")
+	p.Exec(t, "SELECT pg_reload_conf()")
+	testenv.Eventually(t, soon, func() error {
+		if got := c.followed(t, standby); got != info {
+			return fmt.Errorf("got %s for primary_conninfo, want %s", got, info)
+		}
+		return nil
+	})
 }
