@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"maps"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -58,7 +59,7 @@ func TestConfig_ChangedFileChangesTheLabel(t *testing.T) {
 func TestConfig_Labels(t *testing.T) {
 	t.Parallel()
 	for path, lack := range map[string]int{"../docker-compose.yml": 4, "cluster/compose.yml": 3} {
-		all := services(t, path)
+		all := readCompose(t, path).Services
 		for name, variable := range configs {
 			if all[name].Labels["rideshare.config"] == "${"+variable+"-}" {
 				lack--
@@ -66,6 +67,25 @@ func TestConfig_Labels(t *testing.T) {
 		}
 		if lack != 0 {
 			t.Errorf("%s: %d services lack the label with the checksum of their files", path, lack)
+		}
+	}
+}
+
+// Each network and volume has a name of its own project: for one without a name, docker-compose 1.29 takes that of another project
+// whose name differs only by - and _.
+func TestConfig_Names(t *testing.T) {
+	t.Parallel()
+	for path, hint := range map[string]string{"../docker-compose.yml": "use make up", "cluster/compose.yml": "use cluster.sh"} {
+		file := readCompose(t, path)
+		all := maps.Clone(file.Volumes)
+		maps.Copy(all, file.Networks)
+		if len(all) < 5 {
+			t.Errorf("%s: got networks and volumes %v, want more", path, all)
+		}
+		for name, got := range all {
+			if want := "${COMPOSE_PROJECT_NAME:?" + hint + "}_" + name; got.Name != want && got.Name != "${STACK_NETWORK:?"+hint+"}" {
+				t.Errorf("%s: got the name %q of %s, want %q", path, got.Name, name, want)
+			}
 		}
 	}
 }

@@ -17,26 +17,33 @@ type service struct {
 	Labels      map[string]string `yaml:"labels"`
 }
 
-// services returns the services of a compose file.
-func services(t *testing.T, path string) map[string]service {
+// composeFile is what the tests look at in a compose file.
+type composeFile struct {
+	Services map[string]service `yaml:"services"`
+	Networks map[string]named   `yaml:"networks"`
+	Volumes  map[string]named   `yaml:"volumes"`
+}
+
+type named struct {
+	Name string `yaml:"name"`
+}
+
+func readCompose(t *testing.T, path string) (file composeFile) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Services map[string]service `yaml:"services"`
-	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	return file.Services
+	return file
 }
 
 // environments returns the environment of each part of ours in a compose file, with the defaults of the variables in it.
 func environments(t *testing.T, path string) map[string]map[string]string {
 	t.Helper()
-	all := services(t, path)
+	all := readCompose(t, path).Services
 	variable := regexp.MustCompile(`\$\{[A-Z_]+:?-([^}]*)\}`)
 	parts := map[string]map[string]string{}
 	for _, part := range []string{"gateway", "users", "rides", "orchestrator", "launcher", "persdb"} {

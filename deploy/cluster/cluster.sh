@@ -31,7 +31,7 @@ cd "$OLDPWD"
 # load sets the settings of the host: what compose.yml names, and what this script and images.sh read.
 load() {
   local line known
-  known=" PROJECT HOST_NAME OTHER_HOSTS ALLOWED_HOSTS IMAGES $(grep -o '\${[A-Z_]*' deploy/cluster/compose.yml | tr -d '${' | grep -vxE 'CLUSTER_HOSTS|HOST_DIR|POSTGRES_COMMAND|.*_CONFIG' | tr '\n' ' ')"
+  known=" PROJECT HOST_NAME OTHER_HOSTS ALLOWED_HOSTS IMAGES $(grep -o '\${[A-Z_]*' deploy/cluster/compose.yml | tr -d '${' | grep -vxE 'CLUSTER_HOSTS|COMPOSE_PROJECT_NAME|HOST_DIR|POSTGRES_COMMAND|.*_CONFIG' | tr '\n' ' ')"
   while IFS= read -r line || [ -n "$line" ]; do
     case $line in '#'* | '') continue ;; esac
     [[ $line = *=* && $known = *" ${line%%=*} "* ]] || die "$dir/settings: ${line%%=*} is no setting of a cluster, or has no value; lines are NAME=value"
