@@ -118,13 +118,22 @@ no_other_primary() {
   done
   for server in "${standbys[@]}"; do
     followed=${info[$server]%"$stopped"}
-    host=$(word host "$followed")
-    [[ $host =~ ^[A-Za-z0-9._-]+$ ]] || continue
+    host=$(word hostaddr "$followed")
+    [ -n "$host" ] || host=$(word host "$followed")
+    if ! [[ $host =~ ^[A-Za-z0-9._:-]+$ ]]; then
+      [ -n "$accept_loss" ] || die "cannot tell which primary $server follows: its primary_conninfo needs one host or hostaddr. Nothing was changed. Correct it, and run again"
+      note "cannot tell which primary $server follows. Make sure that it is off"
+      continue
+    fi
     old=$host:$(word port "$followed")
     [ "${old##*:}" ] || old+=5432
     [[ " ${servers[*]}$asked " != *" $old "* ]] || continue
     asked+=" $old" # once: it may be silent, and each question then takes the whole time limit
-    try "$old" 'SELECT pg_is_in_recovery()' && [ "$answer" = f ] || continue
+    if ! try "$old" 'SELECT pg_is_in_recovery()'; then
+      ! grep -q 'could not translate host name' "$errors" || note "the primary $old was not asked, since this host does not know its name. Make sure that it is off"
+      continue
+    fi
+    [ "$answer" = f ] || continue
     [ -n "$interrupted" ] && [ ${#silent[@]} = 0 ] ||
       die "$old answers and is a primary. Nothing was changed. If it is to be replaced, stop it (pg_ctl stop -m fast); if not, name it too, and the others follow it"
     note "an earlier run has stopped replication, and $old answers again. If it is to be replaced, stop it (pg_ctl stop -m fast), and run again"

@@ -103,12 +103,20 @@ func (c *trio) testWrongPassword(t *testing.T) {
 	}
 }
 
-// testFollowed: each primary_conninfo has the password from now on.
+// testFollowed: the script asks the primary that the standbys follow, also if its address has no name, and says so if it cannot.
+// Afterwards each primary_conninfo has an address without a name, and the password.
 func (c *trio) testFollowed(t *testing.T) {
 	t.Helper()
-	for _, standby := range []string{c.first.URL, c.second.URL} {
-		c.follow(t, standby, c.followed(t, standby)+" password="+c.password)
+	first, last, _ := c.standbys()
+	before := c.followed(t, first)
+	for hosts, words := range map[string]string{"127.0.0.1,127.0.0.1": "cannot tell which primary " + first + " follows", "no..name": "was not asked"} {
+		c.follow(t, first, before+" host="+hosts)
+		c.refused(t, words, last, first)
 	}
+	for standby, info := range map[string]string{first: before, last: c.followed(t, last)} {
+		c.follow(t, standby, strings.Replace(info, "host=", "hostaddr=", 1)+" password="+c.password)
+	}
+	c.refused(t, c.primary(t)+" answers and is a primary", last, first)
 }
 
 // followed returns the standby's primary_conninfo.
