@@ -168,12 +168,16 @@ use_images() {
 # ours: the docker argument that selects what belongs to this stack.
 ours() { echo "--filter=label=com.docker.compose.project=$PROJECT"; }
 
+# our_volumes: compose removes a volume by its name, also one that it did not make and that has no label. The volumes of a project ours_x
+# are not those of a project ours.
+our_volumes() { { docker volume ls -q "$(ours)"; docker volume ls -q --filter "name=^${PROJECT}_[a-z0-9]*\$"; } | sort -u; }
+
 up() {
   local began=$SECONDS reason before volumes
   check_tls
   need_compose
   free_ports GATEWAY_PORT ORCHESTRATOR_PORT $([ "$OBSERVE" = 0 ] || echo PROMETHEUS_PORT)
-  before=$(docker ps -aq "$(ours)") volumes=$(docker volume ls -q "$(ours)")
+  before=$(docker ps -aq "$(ours)") volumes=$(our_volumes)
   images
   use_images
   check_postgres "$volumes"

@@ -32,6 +32,7 @@ case "$*" in
   'logs '*) echo "said by $*" >&2 ;;
   'network ls --format '*) cat "$ENGINE/networks" 2>/dev/null ;;
   'ps --filter network='*) cat "$ENGINE/members" 2>/dev/null ;;
+  'volume ls -q --filter name='*) cat "$ENGINE/volumes" "$ENGINE/unlabelled" 2>/dev/null ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
   'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; env >"$ENGINE/env"; [ ! -e "$ENGINE/refusal" ] || { cat "$ENGINE/refusal" >&2; exit 1; } ;;
   'down '*) echo "$COMPOSE_PROFILES" >"$ENGINE/removed" ;;
@@ -117,11 +118,13 @@ func TestStack_Up_FailedStart(t *testing.T) {
 	const refusal = "Creating ours_orchestrator_1 ... error\n\nERROR: for orchestrator  driver failed: address already in use\nERROR: Encountered errors while bringing up the project.\n"
 	for name, tc := range map[string]struct {
 		containers, volumes string
+		unlabelled          string // volumes that compose did not make
 		down                string // what compose is called with; none if empty
 		want                string
 	}{
 		"New":        {down: "down --remove-orphans --volumes", want: "it did not start: ERROR: for orchestrator  driver failed: address already in use; what it made is removed"},
 		"DataBefore": {volumes: "ours_data", down: "down --remove-orphans\n", want: "address already in use; what it made is removed"},
+		"MadeByHand": {unlabelled: "ours_persdb", down: "down --remove-orphans\n", want: "address already in use; what it made is removed"},
 		"RanBefore":  {containers: "0123abcd", volumes: "ours_data", want: "address already in use; make logs shows more"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +132,7 @@ func TestStack_Up_FailedStart(t *testing.T) {
 			s.write(filepath.Join(s.engine, "refusal"), refusal)
 			s.write(filepath.Join(s.engine, "containers"), tc.containers)
 			s.write(filepath.Join(s.engine, "volumes"), tc.volumes)
+			s.write(filepath.Join(s.engine, "unlabelled"), tc.unlabelled)
 			s.write(filepath.Join(s.engine, "names"), "ours-w1\n")
 			said, calls, failed := s.up()
 			if !failed || !strings.Contains(said, tc.want) || strings.Contains(said, "180 s") {
