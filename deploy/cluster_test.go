@@ -169,8 +169,9 @@ func TestClusterRabbitMQ_EndsAlone(t *testing.T) {
 func TestClusterRabbitMQ_EachStartGetsLonger(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
-		"sleep": `echo sleep "$1" >>"$CALLS"`,
-		"grep":  `[ "$(wc -l <"$CALLS")" -eq "$LISTENS_AT" ]`,
+		"sleep":       `echo sleep "$1" >>"$CALLS"`,
+		"grep":        `[ "$(wc -l <"$CALLS")" -eq "$LISTENS_AT" ]`,
+		"rabbitmqctl": "exit 0",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
@@ -197,6 +198,29 @@ func TestClusterRabbitMQ_EachStartGetsLonger(t *testing.T) {
 		if text, err := os.ReadFile(calls); err != nil || strings.Count(string(text), "sleep 5\n") != test.sleeps {
 			t.Errorf("start %d: ended after %d times 5 s, want %d (%v)", start, strings.Count(string(text), "\n"), test.sleeps, err)
 		}
+	}
+}
+
+// A node that takes clients is told once to heal its members: again only if that failed.
+func TestClusterRabbitMQ_Heals(t *testing.T) {
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	for name, script := range map[string]string{
+		"sleep":       `echo >>"$SLEEPS"`,
+		"grep":        `[ "$(wc -l <"$SLEEPS")" -le 5 ]`,
+		"rabbitmqctl": `echo "$1 $2" >>"$CALLS"; case "$3" in *ra:transfer_leadership*) [ "$(wc -l <"$CALLS")" = 2 ] ;; esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	itself := exec.CommandContext(t.Context(), "sh", "-c", `exec sh cluster/rabbitmq.sh 2 watch $$ "$1"`, "sh", filepath.Join(dir, "limit"))
+	itself.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CALLS="+calls, "SLEEPS="+filepath.Join(dir, "sleeps"))
+	if out, err := itself.CombinedOutput(); err == nil {
+		t.Fatalf("got no error, want the process ended: %s", out)
+	}
+	if text, err := os.ReadFile(calls); err != nil || string(text) != "-q eval\n-q eval\n" {
+		t.Errorf("got the calls %q and %v, want one that fails and one more", text, err)
 	}
 }
 

@@ -31,14 +31,39 @@ follow() {
   done
 }
 
-# watch SERVER FILE: ends SERVER once it has had no listener for too long. FILE keeps how many seconds the next start gets.
+# After a pause the member of a quorum queue may stay in pre_vote for good: its log ends exactly where the leader's snapshot does, it
+# ignores that snapshot, and the leader sends it nothing else. That was seen with 3.10.8, and a restart of the member does not help.
+# Another leader does. Newer versions may need it too: github.com/rabbitmq/ra has such a report, issue 418. So heal lets the node look
+# at its own members every 30 s. If a member is in pre_vote twice under the same leader, the third node becomes the leader.
+heal() {
+  timeout 60 rabbitmqctl -q eval '
+    Stuck = fun() -> [{Name, Leader, hd(Others)} ||
+      Q <- rabbit_amqqueue:list_by_type(rabbit_quorum_queue),
+      {Name, Leader} <- [amqqueue:get_pid(Q)], Leader =/= node(),
+      [Row] <- [ets:lookup(ra_state, Name)], element(2, Row) =:= pre_vote,
+      Others <- [maps:get(nodes, amqqueue:get_type_state(Q)) -- [node(), Leader]], Others =/= []] end,
+    Move = fun({Name, Leader, Other}) ->
+      Result = (catch ra:transfer_leadership({Name, Leader}, {Name, Other})),
+      rabbit_log:warning("rabbitmq.sh: the member of ~s here gets no entries from ~s; ~s becomes the leader: ~p", [Name, Leader, Other, Result]) end,
+    Look = fun Look(Before) ->
+      timer:sleep(30000),
+      Now = try Stuck() catch _:_ -> [] end, % the node may just be stopped, and go on
+      [Move(Member) || Member <- Now, lists:member(Member, Before)],
+      Look(Now) end,
+    whereis(rideshare_heal) =/= undefined orelse
+      register(rideshare_heal, spawn(fun() -> group_leader(whereis(init), self()), Look([]) end)).' >/dev/null
+}
+
+# watch SERVER FILE: ends SERVER once it has had no listener for too long. FILE keeps how many seconds the next start gets. When the
+# listener is there, the node begins to heal its members.
 watch() {
-  silent=0 limit=60
+  silent=0 limit=60 heals=
   case $(cat "$2" 2>/dev/null) in 120) limit=120 ;; 240) limit=240 ;; esac
   while sleep 5; do
     if grep -Eq ':1628 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; then
       silent=0 limit=60
       rm -f "$2" || :
+      [ "$heals" ] || ! heal || heals=yes
     else
       silent=$((silent + 5))
     fi
