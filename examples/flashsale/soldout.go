@@ -68,7 +68,7 @@ func (f *soldOutFlags) apply(e db.Event, goods map[int64]bool) error {
 		id, known := change.Key["goods_id"].(json.Number)
 		free, counted := change.After["free"].(json.Number)
 		switch {
-		case change.Op == "schema" || change.Op == "truncate":
+		case change.Op == "schema":
 			return errors.New("the tables were changed") // connect reads the goods again.
 		case change.Op == "delete" && known:
 			delete(goods, db.Int(id))
