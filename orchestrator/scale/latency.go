@@ -29,7 +29,7 @@ type Latency struct {
 	// Tolerance is how far value/target may differ from 1 before anything changes: 0.1.
 	Tolerance float64
 	// Stabilise is the number of windows, including the present one, in which fewer slaves must have been
-	// enough before a slave is removed: 3, which is 5 minutes at the default period.
+	// enough before a slave is removed: 3, which is 6 minutes at the default period.
 	Stabilise int
 	// MaxLag is how many entries a slave may be behind before the policy waits: 1000.
 	MaxLag uint64
