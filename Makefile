@@ -72,7 +72,7 @@ services-stop: ## end what services started
 unit: ## the packages by themselves, without the race detector and services, in a minute or two
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
-test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
+test: setup services ## every test but test-containers and test-cluster, with the race detector, the API's also on the real parts
 	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(RACED) -tags failpoint ./internal/failpoint/...
 	$(VETTED) -count=1 -run Allocations ./system

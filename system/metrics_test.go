@@ -118,8 +118,8 @@ const intro = `# Metrics
 Every part has ` + "`GET /metrics`" + ` in Prometheus' text format: the orchestrator, users, rides, persdb and the launcher at their own port, a worker at its control
 address. The gateway's path of that name belongs to the rides service behind it: its own are at the listener of ` + "`--admin`" + `, which every part can have. ` + "`up`" + ` has the
 numbers of all parts of its process at each of its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
-` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
-run in its process.
+` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*` and `rideshare_clock_difference_seconds`" + `; persdb's own port has ` + "`rideshare_persdb_*` and `rideshare_archive_*`" + `. The orchestrator has those of workers, and the
+commits of persdb, only where they run in its process.
 
 This table is checked against the code by a test; ` + "`go test ./system -run Metrics -update`" + ` rewrites it.
 
