@@ -217,8 +217,8 @@ func roleOf(secrets []secret, hash [sha256.Size]byte) Role {
 	return Open
 }
 
-// CallerOf returns the caller named by an Authorization header: the user of a basic pair, whose password may change,
-// or the hash of a bearer token; "" if the header names no caller.
+// CallerOf returns the caller that an Authorization header names. For a basic pair this is the user: the password is no part
+// of it and may change. For a bearer token it is the token's hash. If the header names no caller, CallerOf returns "".
 func CallerOf(authorization string) string {
 	p, _ := present(authorization)
 	return p.caller

@@ -87,8 +87,8 @@ type Server struct {
 
 var errStopping = fmt.Errorf("the server stops: %w", context.Canceled)
 
-// CountedStatus returns the status of an answer for metrics and traces: 499, which is never sent, instead of a 5xx if the client
-// left before the answer. ctx is the context with which the request came.
+// CountedStatus returns the status that metrics and traces count for an answer. If the client left before an answer with a 5xx,
+// it is 499, a status that is never sent; otherwise it is the status of the answer. ctx is the context of the request.
 func CountedStatus(ctx context.Context, status int) int {
 	if status >= http.StatusInternalServerError && clientLeft(ctx) {
 		return 499

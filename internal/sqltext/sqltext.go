@@ -86,9 +86,9 @@ func Statements(text string) iter.Seq[string] {
 	}
 }
 
-// Terminated returns the first statement of a text with a semicolon behind its last word, so that other statements can
-// follow it: a semicolon behind a comment at the end may be part of the comment. It returns "" for a text without a
-// statement.
+// Terminated returns the first statement of a text, with a semicolon after it. Other statements can follow it. Comments
+// after the last word of the statement are left out, since such a comment could swallow the semicolon. If the text has no
+// statement, Terminated returns "".
 func Terminated(text string) string {
 	for sql := range Statements(text) {
 		return sql + ";"

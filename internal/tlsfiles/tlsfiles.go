@@ -126,9 +126,9 @@ func (f *Files) Server(verifyClients bool) *tls.Config {
 	}}
 }
 
-// Trust makes t trust the CA, and the certificate of these files itself, whatever the server's address: parts on one
-// machine may share a certificate that does not list their addresses. t presents the certificate to a server that asks
-// for one. For nil Files t stays as it is.
+// Trust makes t trust two things: certificates of the CA, and the certificate of these files. The latter is trusted at any
+// address, because parts on one machine may share a certificate that does not list their addresses. If a server asks for a
+// certificate, t presents that of these files. With nil Files, Trust does not change t.
 func (f *Files) Trust(t *http.Transport) {
 	if f == nil {
 		return

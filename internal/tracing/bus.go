@@ -71,8 +71,8 @@ func (m Message) Request(i int) Link {
 	return m.requests[i]
 }
 
-// Parent returns the span below which the receiver's work for request i belongs: that of the message if it is in the
-// trace of the request, otherwise the request's own.
+// Parent returns the parent of the spans that the receiver makes for request i. It is the message's span if the message
+// and the request are in the same trace, and otherwise the request's span.
 func (m Message) Parent(i int) Link {
 	request := m.Request(i)
 	if request.at.TraceID() == m.span.at.TraceID() {
@@ -81,5 +81,5 @@ func (m Message) Parent(i int) Link {
 	return request
 }
 
-// Context returns ctx with the span of request i as Parent returns it; ctx itself if the request is not recorded.
+// Context returns ctx with the span that Parent returns for request i. If the request is not recorded, it returns ctx itself.
 func (m Message) Context(ctx context.Context, i int) context.Context { return m.Parent(i).Into(ctx) }
