@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 
 	"rideshare/internal/dbaas"
@@ -10,7 +11,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// All errors of this package are *dbaas.Error with SQLite's own message, unless documented otherwise.
+// All errors of this package are *dbaas.Error with SQLite's own message, or its first 4 KiB, unless documented otherwise.
 var (
 	errNoMemory = &dbaas.Error{Code: dbaas.CodeInternal, Message: "out of memory"}
 	errLongText = &dbaas.Error{Code: dbaas.CodeTooLarge, Message: "statement too long"}
@@ -25,6 +26,17 @@ func errTooManyRows(limit int) *dbaas.Error {
 }
 
 const primaryMask = 0xff
+
+// maxMessage is how many bytes of an engine's message are kept. The engine puts whole values into some of its messages.
+const maxMessage = 4 << 10
+
+// shorter returns a message without its end if it is long.
+func shorter(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
+}
 
 // failure returns the error of the last call on this connection, which returned rc. It is never nil. It wraps the
 // syscall.Errno of a call of the operating system that failed.
@@ -42,8 +54,7 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 	case rc&primaryMask == lib.SQLITE_NOMEM || rc == lib.SQLITE_IOERR_NOMEM:
 		return errNoMemory
 	}
-	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
-	err := &dbaas.Error{Code: codeOf(rc), Message: message}
+	err := &dbaas.Error{Code: codeOf(rc), Message: shorter(libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db)))}
 	if reason := syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db)); reason != 0 && ofSystem(rc) {
 		err.Err = reason
 	}

@@ -14,7 +14,7 @@ import (
 // After an error it returns the original b. Errors are *dbaas.Error, such as CodeTimeout at r's deadline. FormatObjects
 // takes exactly one statement; CodeInvalid says what is wrong with it, and CodeTooLarge means that the answer exceeds
 // the limit. In the other formats a statement that fails alone, for one of these two reasons or CodeConstraint, answers
-// {"error":"..."} in its place and the read continues.
+// {"error":"..."} in its place and the read continues, unless the answer with that text exceeds the limit.
 func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) {
 	w := reader{c: c, guard: guard, read: r, Renderer: sqljson.Renderer{
 		Objects: r.Format != dbaas.FormatArrays, BlobArray: r.BlobArray, Start: len(b), Limit: c.limits.Answer,
@@ -72,7 +72,10 @@ func (w *reader) each(b []byte, list []dbaas.Statement) ([]byte, error) {
 			b = append(b, ',')
 		}
 		var err error
-		if b, err = w.statement(b, &list[i]); err != nil {
+		if b, err = w.statement(b, &list[i]); err == nil {
+			err = w.Fits(b) // failures count too
+		}
+		if err != nil {
 			return b, err
 		}
 	}

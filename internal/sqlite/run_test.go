@@ -132,6 +132,15 @@ func TestStmt_Run_ErrorCodes(t *testing.T) {
 	}
 }
 
+// A message with a whole value in it is cut between two characters.
+func TestStmt_Run_LongMessage(t *testing.T) {
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	want := "bad JSON path: 'x" + strings.Repeat("é", 2039) + "..."
+	if _, err := run(t, c, dbaas.Statement{SQL: "SELECT json_extract('{}', 'x'||replace(hex(zeroblob(3000)),'00','é'))"}); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // Only rows that the statement itself changed are counted, and only its own new id.
 func TestStmt_Run_Counts(t *testing.T) {
 	c, _ := sqlitetest.Open(t, sqlite.Options{})
@@ -201,6 +210,29 @@ func TestConn_AppendRead_LimitIsKept(t *testing.T) {
 			}
 		} else if want := `{"error":"` + text + `"}`; err != nil || string(b) != want {
 			t.Errorf("format %d: got %q, %v, want %s", f, b, err, want)
+		}
+	}
+}
+
+// The limit counts failures and the names of columns, too.
+func TestConn_AppendRead_LimitWithoutRows(t *testing.T) {
+	_, path := sqlitetest.Open(t, sqlite.Options{})
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Answer: 1000}})
+	name := strings.Repeat("n", 960)
+	for sql, single := range map[string]string{
+		"SELECT " + name:                                `{"error":"no such column: ` + name + `"}`,
+		"SELECT 1 AS " + name + " WHERE 0":              `{"columns":["` + name + `"],"types":[""]}`,
+		"SELECT 1 AS " + name + "1" + name + " WHERE 0": `{"error":"the answer is over the limit of 1000 bytes"}`,
+	} {
+		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: statements(sql)}
+		if got := read(t, c, r); got != single {
+			t.Errorf("got %s, want %s", got, single)
+		}
+		for len(r.Statements)*len(single) <= 1000 {
+			r.Statements = append(r.Statements, r.Statements[0])
+		}
+		if b, err := c.AppendRead(nil, &r, replication.ReadGuard); dbaas.CodeOf(err) != dbaas.CodeTooLarge || len(b) != 0 {
+			t.Errorf("%d times: got %d bytes, %v, want code %q", len(r.Statements), len(b), err, dbaas.CodeTooLarge)
 		}
 	}
 }

@@ -63,7 +63,11 @@ func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) 
 			}
 			b = append(AppendText(append(b, columns[i].key...), typeOf(rows, i, row)), ',')
 		}
-		return r.appendRows(append(trimComma(b), `},"rows":`...), columns, rows, row, conversions(columns, rows))
+		b = append(trimComma(b), `},"rows":`...)
+		if err := r.Fits(b); err != nil {
+			return b, err
+		}
+		return r.appendRows(b, columns, rows, row, conversions(columns, rows))
 	}
 	b = append(b, `"columns":[`...)
 	for i := range columns {
@@ -76,7 +80,7 @@ func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) 
 	}
 	b = append(trimComma(b), ']')
 	if !row {
-		return b, nil
+		return b, r.Fits(b)
 	}
 	return r.appendRows(append(b, `,"values":`...), columns, rows, row, conversions(columns, rows))
 }
@@ -172,6 +176,14 @@ func Infinite(column string) *dbaas.Error {
 // TooLarge returns the error for an answer over the limit, with dbaas.CodeTooLarge.
 func TooLarge(limit int) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d bytes", limit)
+}
+
+// Fits returns TooLarge if the answer that b has so far exceeds the limit.
+func (r *Renderer) Fits(b []byte) error {
+	if r.Limit > 0 && len(b)-r.Start > r.Limit {
+		return TooLarge(r.Limit)
+	}
+	return nil
 }
 
 func trimComma(b []byte) []byte {

@@ -9,13 +9,13 @@ import (
 
 // sizes holds the limits of one entry.
 type sizes struct {
-	entry  int64 // bytes of changes
-	rows   int   // bytes of rows that all operations return
-	result int   // bytes of rows that one statement returns
+	entry   int64 // bytes of changes
+	results int   // bytes of results that all operations return
+	result  int   // bytes of rows that one statement returns
 }
 
 // defaultSizes leaves room for encoding within the 96 MiB of a frame.
-func defaultSizes() sizes { return sizes{entry: 80 << 20, rows: 48 << 20, result: 32 << 20} }
+func defaultSizes() sizes { return sizes{entry: 80 << 20, results: 48 << 20, result: 32 << 20} }
 
 // slowPerBatch bounds the time of a batch: operations that have not begun after slowPerBatch times SharedLimit are
 // deferred.
@@ -42,17 +42,17 @@ type plan struct {
 	// unlinked makes a load run without foreign keys, which are checked at its end.
 	unlinked bool
 
-	rows  int           // bytes of rows returned
-	ran   int           // operations run in this round
-	opEnd time.Time     // deadline of the running operation
-	good  time.Duration // total time of the running operation's successful statements
+	returned int           // bytes of results
+	ran      int           // operations run in this round
+	opEnd    time.Time     // deadline of the running operation
+	good     time.Duration // total time of the running operation's successful statements
 }
 
 // runOnce runs the operations once, inside the open transaction, and stores the results and changes in b. It returns
 // errRetry after it has changed the plan.
 func (b *batch) runOnce() error {
 	p := &b.plan
-	p.rows, p.ran = 0, 0
+	p.returned, p.ran = 0, 0
 	p.writes = make([]bool, len(b.ops))
 	if err := b.begin(); err != nil {
 		return unavailable(err)
@@ -73,7 +73,7 @@ func (b *batch) runOnce() error {
 		if err = b.operation(i); err != nil {
 			return err
 		}
-		if b.s.capture.Size() > b.s.sizes.entry || p.rows > b.s.sizes.rows {
+		if b.s.capture.Size() > b.s.sizes.entry {
 			return b.overflow(i, errTooMuch)
 		}
 		if err = b.checkGrowth(i); err != nil {

@@ -264,15 +264,22 @@ func TestStore_Commit_TooLarge(t *testing.T) {
 		return op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d', hex(zeroblob(%d)))", n, size/2))
 	}
 	rows := func(n, size int) dbaas.Operation { return op(n, fmt.Sprintf("SELECT hex(zeroblob(%d))", size/2)) }
+	// The third statement would be stopped only by its own time limit.
+	many := func(n int, sql string) dbaas.Operation {
+		return op(n, sql, sql, "SELECT count(*) FROM "+endless)
+	}
 	for name, tc := range map[string]struct {
 		batch []dbaas.Operation
 		want  []string
 	}{
-		"Alone":      {[]dbaas.Operation{big(1, 20_000)}, []string{"refused too_large"}},
-		"FirstOfAll": {[]dbaas.Operation{big(11, 20_000), big(12, 100)}, []string{"refused too_large", "ok"}},
-		"Together":   {[]dbaas.Operation{big(21, 4_000), big(22, 4_000), big(23, 4_000), big(24, 10)}, []string{"ok", "ok", "refused again", "refused again"}},
-		"ThenAlone":  {[]dbaas.Operation{big(31, 10), big(32, 20_000), big(33, 10)}, []string{"ok", "refused again", "refused again"}},
-		"Rows":       {[]dbaas.Operation{rows(41, 1_500), rows(42, 2_500), rows(43, 1_900)}, []string{"ok", "too_large: the answer is over the limit of 2000 bytes", "refused again"}},
+		"Alone":        {[]dbaas.Operation{big(1, 20_000)}, []string{"refused too_large"}},
+		"FirstOfAll":   {[]dbaas.Operation{big(11, 20_000), big(12, 100)}, []string{"refused too_large", "ok"}},
+		"Together":     {[]dbaas.Operation{big(21, 4_000), big(22, 4_000), big(23, 4_000), big(24, 10)}, []string{"ok", "ok", "refused again", "refused again"}},
+		"ThenAlone":    {[]dbaas.Operation{big(31, 10), big(32, 20_000), big(33, 10)}, []string{"ok", "refused again", "refused again"}},
+		"ManyRows":     {[]dbaas.Operation{many(51, "SELECT hex(zeroblob(950))"), big(52, 10)}, []string{"refused too_large", "ok"}},
+		"ManyNames":    {[]dbaas.Operation{many(61, "SELECT 1 AS "+strings.Repeat("n", 1_900)), big(62, 10)}, []string{"refused too_large", "ok"}},
+		"ManyFailures": {[]dbaas.Operation{big(71, 10), many(72, "SELECT "+strings.Repeat("n", 1_900))}, []string{"ok", "refused again"}},
+		"Rows":         {[]dbaas.Operation{rows(41, 1_500), rows(42, 2_500), rows(43, 1_900)}, []string{"ok", "too_large: the answer is over the limit of 2000 bytes", "refused again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := storetest.Commit(t, s, epoch, tc.batch...)

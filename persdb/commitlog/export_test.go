@@ -22,8 +22,8 @@ func (s *Store) SetMaxPages(tables, log int64) error {
 }
 
 // SetSizes bounds one entry, for tests of oversized operations.
-func (s *Store) SetSizes(entry int64, rows, result int) {
-	s.sizes = sizes{entry: entry, rows: rows, result: result}
+func (s *Store) SetSizes(entry int64, results, result int) {
+	s.sizes = sizes{entry: entry, results: results, result: result}
 }
 
 // Trimmable applies the policy to entries of these ages, each with ops operations and bytes.

@@ -110,7 +110,7 @@ func (b *batch) runText(at stmtRef) (last dbaas.StatementResult, err error) {
 	given := op.Statements
 	defer func() { op.Statements = given }()
 	run := func(sql string) bool {
-		b.plan.rows = 0 // only the last result is kept.
+		b.plan.returned = 0 // only the last result is kept.
 		op.Statements = []dbaas.Statement{{SQL: sql}}
 		last, err = b.statement(at)
 		return err == nil && last.Code == dbaas.CodeOK

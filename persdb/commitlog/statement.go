@@ -13,6 +13,18 @@ import (
 // statement runs one statement. An error ends the round. If only the statement failed, the failure is returned as its
 // result, and the statement has left no trace.
 func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
+	result, err := b.outcome(at)
+	if err != nil {
+		return dbaas.StatementResult{}, err
+	}
+	// An operation may have very many statements, so its end is too late to look.
+	if b.plan.returned += resultSize(&result); b.plan.returned > b.s.sizes.results {
+		return dbaas.StatementResult{}, b.overflow(at.op, errTooMuch)
+	}
+	return result, nil
+}
+
+func (b *batch) outcome(at stmtRef) (dbaas.StatementResult, error) {
 	if err := b.plan.failed[at]; err != nil {
 		b.plan.writes[at.op] = true
 		return failure(err), nil
@@ -34,7 +46,6 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 		return b.classify(at, err, untouched)
 	}
 	b.plan.good += time.Since(began)
-	b.plan.rows += rowsSize(&result)
 	if !b.atomic(at.op) && c.OpenForeignKeys() { // a deferred foreign key; alone, the statement would fail at its commit.
 		return b.exclude(at, errForeignKey)
 	}

@@ -42,6 +42,17 @@ func rowsSize(s *dbaas.StatementResult) int {
 	return size
 }
 
+// resultSize returns the approximate size in bytes of a result.
+func resultSize(s *dbaas.StatementResult) int {
+	size := rowsSize(s) + len(s.Message)
+	for _, names := range [][]string{s.Columns, s.Types} {
+		for _, name := range names {
+			size += len(name)
+		}
+	}
+	return size
+}
+
 // needsRecord reports whether the log must record operation i, which ran. An operation that succeeded and only read can
 // safely run again, so it needs no record, with two exceptions: the result of a queued operation (without a deadline)
 // may be queried later, and an id that a client chose must always stand for the same statements and the same answer. A

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,9 +97,25 @@ func TestPersdb_LargestWrites_FitItsMemory(t *testing.T) {
 		}
 		readers.Wait()
 	}
+	fitsMemory(t, pid)
+}
+
+func fitsMemory(t *testing.T, pid int) {
+	t.Helper()
 	if got := peak(t, pid); got > persdbMemory {
 		t.Errorf("persdb took %d MiB, its container has %d", got, persdbMemory)
 	} else {
 		t.Logf("persdb took %d MiB of %d", got, persdbMemory)
 	}
+}
+
+// A small request whose statements each return nearly as much as they may is refused before their results fill the memory.
+func TestPersdb_ManyLargeResults_FitItsMemory(t *testing.T) {
+	pid, c := startPersdb(t)
+	epoch := storetest.Claim(t, c)
+	results := storetest.Commit(t, c, epoch, storetest.Op(0, slices.Repeat([]string{"SELECT zeroblob(30000000)"}, 60)...)).Results
+	if got := results[0].Code; got != dbaas.CodeTooLarge {
+		t.Errorf("got code %q, want %q", got, dbaas.CodeTooLarge)
+	}
+	fitsMemory(t, pid)
 }
