@@ -17,8 +17,8 @@ type sizes struct {
 // defaultSizes leaves room for encoding within the 96 MiB of a frame.
 func defaultSizes() sizes { return sizes{entry: 80 << 20, results: 48 << 20, result: 32 << 20} }
 
-// slowPerBatch bounds the time of a batch: operations that have not begun after slowPerBatch times SharedLimit are
-// deferred.
+// slowPerBatch bounds the time of a batch: after slowPerBatch times SharedLimit, operations that have not begun are
+// deferred, and so is an operation whose failure would make the batch run again.
 const slowPerBatch = 10
 
 // errRetry means that the plan has changed and the batch must be run again from its start.
@@ -66,7 +66,7 @@ func (b *batch) runOnce() error {
 		if b.results[i].Code != dbaas.CodeOK { // refused in an earlier round
 			continue
 		}
-		if p.ran > 0 && (p.full != 0 && i >= p.full || time.Since(b.began) > slowPerBatch*b.s.cfg.SharedLimit) {
+		if p.ran > 0 && (p.full != 0 && i >= p.full || b.over()) {
 			b.refuse(i, dbaas.CodeAgain, "the batch is full")
 			continue
 		}
@@ -126,6 +126,9 @@ func (b *batch) overflow(i int, err *dbaas.Error) error {
 	return errRetry
 }
 
+// over reports whether the time of the batch has passed.
+func (b *batch) over() bool { return time.Since(b.began) > slowPerBatch*b.s.cfg.SharedLimit }
+
 // alone reports whether the batch runs only one operation.
 func (b *batch) alone() bool { return len(b.run) == 1 }
 
@@ -182,7 +185,12 @@ func (b *batch) late(at stmtRef) error {
 	if b.alone() {
 		return errLate
 	}
-	b.refuse(at.op, dbaas.CodeSlow, "the operation takes longer than others may wait")
+	return b.slow(at.op)
+}
+
+// slow refuses operation i with CodeSlow and returns errRetry.
+func (b *batch) slow(i int) error {
+	b.refuse(i, dbaas.CodeSlow, "the operation takes longer than others may wait")
 	b.plan.failed = nil // other operations may have failed because of its changes
 	return errRetry
 }

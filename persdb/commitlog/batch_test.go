@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -253,6 +254,33 @@ func TestStore_Commit_SlowStatementFailsAlone(t *testing.T) {
 		t.Error("the second delivery ran again")
 	}
 	storetest.NewReplica(t, s).Follow(t, s)
+}
+
+// An operation with very many failures, each of which makes the batch run again, does not hold up its neighbours: it is
+// refused, and has its result when it comes alone.
+func TestStore_Commit_ManyRollbacks(t *testing.T) {
+	statements := []string{ann, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 100) SELECT count(*) FROM n"}
+	const failures = 400
+	for range failures {
+		statements = append(statements, "INSERT OR ROLLBACK INTO users VALUES('ann','y')")
+	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := reopen(t, commitlog.Config{Dir: dir, SharedLimit: 50 * time.Millisecond})
+		epoch := storetest.Claim(t, s)
+		s.Pace(func() { time.Sleep(2 * time.Millisecond) }) // nothing else takes time here: a round takes some 30 ms
+		began := time.Now()
+		c := storetest.Commit(t, s, epoch, op(1, statements...), op(2, bob))
+		if got := outcome(c.Results[0]) + ", " + outcome(c.Results[1]); got != "refused slow, ok" || time.Since(began) > time.Second {
+			t.Errorf("after %v: got %.60s, want refused slow, ok", time.Since(began), got)
+		}
+		c = storetest.Commit(t, s, epoch, op(1, statements...))
+		if got, want := outcome(c.Results[0]), "ok; ok"+strings.Repeat("; constraint: UNIQUE constraint failed: users.username", failures); got != want {
+			t.Errorf("alone: got %.60s, want %.60s", got, want)
+		}
+		storetest.NewReplica(t, s).Follow(t, s)
+		closeStore(t, s)
+	})
 }
 
 // An operation that is too large is refused permanently if it is alone, and deferred if it came with others.

@@ -36,6 +36,13 @@ func Trimmable(p Retention, ages []time.Duration, ops int, bytes int64) int {
 	return p.trimmable(entries, ops*len(ages), bytes*int64(len(ages)), now)
 }
 
+// Pace makes long statements of batches call pace repeatedly.
+func (s *Store) Pace(pace func()) {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	s.conn.Pace(pace)
+}
+
 // Watch runs the size check of the trimming goroutine.
 func (s *Store) Watch(ctx context.Context) { s.watch(ctx) }
 

@@ -210,8 +210,12 @@ func (b *batch) timed(at stmtRef, fn func() error) error {
 	return b.s.conn.Until(end, fn)
 }
 
-// exclude makes the statement fail with err in the next round without being run.
+// exclude makes the statement fail with err in the next round without being run. An operation may need such a round for
+// each of its statements: if that takes longer than a batch may, exclude refuses the operation with CodeSlow.
 func (b *batch) exclude(at stmtRef, err *dbaas.Error) (dbaas.StatementResult, error) {
+	if !b.alone() && b.over() {
+		return dbaas.StatementResult{}, b.slow(at.op)
+	}
 	b.fails(at, err)
 	b.plan.undo = true
 	return dbaas.StatementResult{}, errRetry
