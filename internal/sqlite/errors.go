@@ -21,6 +21,8 @@ var (
 // ErrDamaged is wrapped in an error when the file is not a sound database, or the disk cannot read it.
 var ErrDamaged = errors.New("the database file is damaged")
 
+var errSystem = errors.New("a call of the operating system failed")
+
 func errTooManyRows(limit int) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d rows", limit)
 }
@@ -38,8 +40,9 @@ func shorter(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
 }
 
-// failure returns the error of the last call on this connection, which returned rc. It is never nil. It wraps the
-// syscall.Errno of a call of the operating system that failed.
+// failure returns the error of the last call on this connection, which returned rc. It is never nil. If the disk is the
+// cause and not the statement, Err is set: to the syscall.Errno of the call of the operating system that failed, if it is
+// known.
 func (c *Conn) failure(rc int32) *dbaas.Error {
 	// For a refused function the engine returns SQLITE_ERROR, for every other refusal of a guard SQLITE_AUTH.
 	if c.denied != nil && (rc&primaryMask == lib.SQLITE_AUTH || rc == lib.SQLITE_ERROR) {
@@ -55,8 +58,11 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 		return errNoMemory
 	}
 	err := &dbaas.Error{Code: codeOf(rc), Message: shorter(libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db)))}
-	if reason := syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db)); reason != 0 && ofSystem(rc) {
-		err.Err = reason
+	if ofSystem(rc) {
+		err.Err = errSystem
+		if reason := syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db)); reason != 0 {
+			err.Err = reason
+		}
 	}
 	if damaged(rc) {
 		err.Err = errors.Join(ErrDamaged, err.Err)

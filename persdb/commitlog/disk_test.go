@@ -275,6 +275,29 @@ func (w *walRoom) passed(t *testing.T, err error) bool {
 	return done
 }
 
+// A disk that fails once, while a statement outgrows the page cache, fails the batch and no operation: the same batch succeeds.
+func TestStore_DiskFailsOnceInAStatement(t *testing.T) {
+	r := onDisk(t)
+	defer closeStore(t, r.store)
+	epoch, failed := storetest.Claim(t, r.store), false
+	r.disk.SetFault(func(op disktest.Op) disktest.Fault {
+		if !failed && op == (disktest.Op{Kind: disktest.Write, Name: tablesWAL}) {
+			failed = true
+			return disktest.Broken
+		}
+		return disktest.None
+	})
+	batch := []dbaas.Operation{op(1, ann), op(2, "INSERT INTO users VALUES('large', hex(zeroblob(10000000)))")}
+	if c, err := r.store.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, batch); dbaas.CodeOf(err) != dbaas.CodeUnavailable || !failed {
+		t.Errorf("the disk failed: %v; got %+v, %v, want code %q", failed, c.Results, err, dbaas.CodeUnavailable)
+	}
+	again := storetest.Commit(t, r.store, epoch, batch...).Results
+	if got := outcome(again[0]) + ", " + outcome(again[1]); got != "ok, ok" {
+		t.Errorf("the same batch: got %s, want ok, ok", got)
+	}
+	storetest.NewReplica(t, r.store).Follow(t, r.store)
+}
+
 // A disk has no room for the log's WAL, at any write of a step: the step fails with CodeFull, certainly nothing is done,
 // reads continue, and the same step succeeds when there is room. No restart is needed, and the results survive a power
 // loss.

@@ -240,6 +240,10 @@ func (b *batch) classify(at stmtRef, err error, readOnly bool) (dbaas.StatementR
 	switch e.Code { //nolint:exhaustive // all other codes are the statement's own fault.
 	case dbaas.CodeUnavailable:
 		return dbaas.StatementResult{}, e
+	case dbaas.CodeInternal:
+		if e.Err != nil { // the disk failed, not the statement
+			return dbaas.StatementResult{}, unavailable(e)
+		}
 	case dbaas.CodeFull:
 		own, failed := b.ownFull()
 		if failed != nil || !own {

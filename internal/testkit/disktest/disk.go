@@ -41,8 +41,9 @@ type Fault int32
 
 // The faults.
 const (
-	None Fault = lib.SQLITE_OK
-	Full Fault = lib.SQLITE_FULL // no room
+	None   Fault = lib.SQLITE_OK
+	Full   Fault = lib.SQLITE_FULL        // no room
+	Broken Fault = lib.SQLITE_IOERR_WRITE // the device fails
 )
 
 var errOff = errors.New("the disk is off")
