@@ -9,7 +9,7 @@ import (
 )
 
 // ErrReplyLost is returned by Call when the reply queue was lost after the request was published and before the last
-// reply: no further reply can arrive. It wraps ErrUnconfirmed, because the outcome is unknown in the same way.
+// reply: no further reply can arrive. In a cluster the request itself may have been lost instead. It wraps ErrUnconfirmed, because the outcome is unknown in the same way.
 var ErrReplyLost = fmt.Errorf("reply queue lost: %w", ErrUnconfirmed)
 
 // Caller sends requests and receives their replies over a Conn. It consumes its one reply queue before it sends the
@@ -165,7 +165,7 @@ func (c *Caller) leave(w *call) {
 }
 
 // setReplyTo stores the name of the reply queue, and ends the calls that expect their replies in another queue: those
-// replies can no longer arrive.
+// replies can no longer arrive. So the empty name ends all calls.
 func (c *Caller) setReplyTo(name string) {
 	c.mu.Lock()
 	if c.replyTo == "" && name != "" {

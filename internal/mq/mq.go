@@ -161,7 +161,8 @@ type Conn interface {
 	//
 	// It calls ready with the queue's name each time it has created the queue. It calls ready with the empty name, or with
 	// the name of another queue, as soon as the queue is lost, and with the empty name when Replies ends. After a lost
-	// connection the queue has a new name, and the replies in the old queue are lost.
+	// connection the queue has a new name, and the replies in the old queue are lost. In a cluster it also calls ready with the
+	// empty name, and then with the same name again, when requests that wait for a receiver may be lost.
 	Replies(ctx context.Context, ready func(name string), handle func(Message)) error
 
 	// Ready returns nil if the bus would accept a message now, otherwise an error that gives the reason. A large

@@ -166,6 +166,24 @@ func (l *link[L]) next(ctx context.Context, last L, ended <-chan struct{}) (L, e
 	}
 }
 
+// losses calls lost with each life that has ended, until ctx ends or the link is closed.
+func (l *link[L]) losses(ctx context.Context, lost func(L)) {
+	var last L
+	for {
+		one, err := l.next(ctx, last, nil)
+		if err != nil {
+			return
+		}
+		select {
+		case <-one.over():
+			lost(one)
+		case <-ctx.Done():
+			return
+		}
+		last = one
+	}
+}
+
 // opaque keeps the text of an error of the client library and hides its type, which must not be visible outside this
 // package.
 type opaque struct{ err error }

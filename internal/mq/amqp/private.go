@@ -112,7 +112,14 @@ func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func
 		return c.replies(ctx, c.consuming, ready, handle)
 	}
 	from := c.everyNode()
-	named := choice{names: make([]string, len(from)), ready: ready}
+	named := choice{names: make([]string, len(from)), ended: nowhere, ready: ready}
+	var losses sync.WaitGroup
+	defer losses.Wait()
+	for _, by := range []*link[*publisher]{c.publishing, c.bulk} {
+		losses.Go(func() {
+			by.losses(ctx, func(p *publisher) { named.again(slices.Index(c.config.nodes, p.at)) })
+		})
+	}
 	var turn sync.Mutex
 	ends := make(chan error, len(from))
 	own, first := context.WithTimeout(ctx, connectTimeout)
@@ -145,16 +152,26 @@ type choice struct {
 	mu      sync.Mutex // guards the fields below, and is held while ready runs
 	names   []string   // by node; empty while there is none
 	present string
+	ended   int // the node whose loss has ended the calls in flight, until it has a queue again; or nowhere
 	ready   func(name string)
 }
+
+// nowhere is no node.
+const nowhere = -1
 
 // set stores the name of the queue at a node, or the empty name when it is lost.
 func (c *choice) set(at int, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.names[at] = name
+	if c.ended == at && name != "" {
+		c.ended = nowhere
+	}
 	if c.present != "" && slices.Contains(c.names, c.present) {
 		return
+	}
+	if c.present != "" {
+		c.ended = at
 	}
 	next := ""
 	for _, name := range c.names {
@@ -164,6 +181,20 @@ func (c *choice) set(at int, name string) {
 		c.present = next
 		c.ready(next)
 	}
+}
+
+// again ends the calls in flight after the loss of a connection that published at a node: their requests may have been lost in a
+// queue there. They are ended once for each loss of a node, so that the caller can send them again: again does nothing if the
+// loss of the reply queue at the node ends them, or has done so.
+func (c *choice) again(at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.present == "" || c.present == c.names[at] || c.ended == at {
+		return
+	}
+	c.ended = at
+	c.ready("")
+	c.ready(c.present)
 }
 
 // replies receives replies over one link.
