@@ -53,12 +53,23 @@ func TestWorker_Diverged_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
 				}
 				return nil
 			})
+			registered := func(rebuilding, away bool) {
+				t.Helper()
+				testenv.Eventually(t, limit, func() error {
+					if m, err := c.member(2); err != nil || m.Rebuilding != rebuilding || m.NoReplica != away {
+						return fmt.Errorf("got member %+v, %w, want rebuilding: %t, no replica: %t", m, err, rebuilding, away)
+					}
+					return nil
+				})
+			}
+			registered(true, others)
 			if got := c.mustRead(mq.ReadQ, query(countSQL, seq))[0]; string(got.Body) != `[{"c":1,"m":1}]` {
 				t.Errorf("got %s, want the one row", got.Body)
 			}
 			store.closed.Store(false)
 			s.applied(seq + 1)
 			s.ready(dbaas.RoleSlave)
+			registered(false, false)
 		})
 	}
 }

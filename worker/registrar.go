@@ -22,17 +22,18 @@ type registrar struct {
 	refresh time.Duration // of the position
 	applied func() dbaas.Seq
 
-	mu        sync.Mutex // guards the fields below
-	want      coord.Member
-	have      coord.Member    // what is registered in the session; zero if nothing is
-	doubt     bool            // a registration failed after have, and may have been done
-	suspended <-chan struct{} // the Suspended channel of the session that holds have
-	session   coord.Session   // the current session, or nil
-	changed   wait.Signal     // notified when a field above changes
-	leaves    bool            // the worker is leaving
-	busLost   bool            // the worker has lost the bus
-	noReplica bool            // the worker has no usable replica
-	silent    bool            // leave without unregistering
+	mu         sync.Mutex // guards the fields below
+	want       coord.Member
+	have       coord.Member    // what is registered in the session; zero if nothing is
+	doubt      bool            // a registration failed after have, and may have been done
+	suspended  <-chan struct{} // the Suspended channel of the session that holds have
+	session    coord.Session   // the current session, or nil
+	changed    wait.Signal     // notified when a field above changes
+	leaves     bool            // the worker is leaving
+	busLost    bool            // the worker has lost the bus
+	noReplica  bool            // the worker has no usable replica
+	rebuilding bool            // the worker is fetching a new replica
+	silent     bool            // leave without unregistering
 }
 
 func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
@@ -43,7 +44,7 @@ func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Leaving, m.BusLost, m.NoReplica = r.leaves, r.busLost, r.noReplica
+	m.Leaving, m.BusLost, m.NoReplica, m.Rebuilding = r.leaves, r.busLost, r.noReplica, r.rebuilding
 	r.want = m
 	r.changed.Notify()
 }
@@ -76,12 +77,14 @@ func (r *registrar) bus(lost bool) {
 	}
 }
 
-// replica records in the present and all later registrations whether the worker's replica is unavailable.
-func (r *registrar) replica(away bool) {
+// replica records in the present and all later registrations whether the worker's replica is unavailable, and whether the worker is
+// fetching a new one.
+func (r *registrar) replica(away, rebuilding bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.noReplica != away {
+	if r.noReplica != away || r.rebuilding != rebuilding {
 		r.noReplica, r.want.NoReplica = away, away
+		r.rebuilding, r.want.Rebuilding = rebuilding, rebuilding
 		r.changed.Notify()
 	}
 }

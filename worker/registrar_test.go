@@ -82,12 +82,12 @@ func TestRegistrar_LostAnswer_StateInBetweenDoesNotStay(t *testing.T) {
 		}()
 		synctest.Wait()
 		d.lose = true
-		r.replica(true)
+		r.replica(true, true)
 		synctest.Wait()
 		if !d.node.NoReplica {
 			t.Fatal("the loss of the replica is not registered")
 		}
-		r.replica(false)
+		r.replica(false, false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if d.node.NoReplica {

@@ -280,18 +280,17 @@ func (w *Worker) watchBus(ctx context.Context) {
 	}
 }
 
-// watchReplica records in the registration whether the replica is unavailable. The worker then stays registered but
-// serves no reads.
+// watchReplica records in the registration whether the replica is unavailable, and whether it is being rebuilt. Without a replica the
+// worker stays registered but serves no reads.
 func (w *Worker) watchReplica(ctx context.Context) {
+	if _, err := w.replica.Serving(ctx); err != nil {
+		return // before the first replica the worker is not registered
+	}
 	for {
-		lost, err := w.replica.Serving(ctx)
-		if err != nil {
-			return
-		}
-		w.registrar.replica(false)
+		readable, following, changed := w.replica.Mode()
+		w.registrar.replica(!readable, !following)
 		select {
-		case <-lost:
-			w.registrar.replica(true)
+		case <-changed:
 		case <-ctx.Done():
 			return
 		}

@@ -52,6 +52,8 @@ type Member struct {
 	// NoReplica reports that the worker has lost its replica and is fetching it again: until then it can serve no
 	// reads.
 	NoReplica bool `json:"no_replica,omitempty"`
+	// Rebuilding reports that the worker is fetching a new replica. Without NoReplica it serves reads from its old one.
+	Rebuilding bool `json:"rebuilding,omitempty"`
 }
 
 // Name is the name of the registration: cont_<pid>, or cont_<host>_<pid> if the host has a name.

@@ -108,9 +108,12 @@ func successor(live []Worker) (Worker, bool) {
 	return Worker{}, false
 }
 
-// fit reports whether a worker can take a role now: it is registered, has the bus and a replica, does not hang, and is
+// fit reports whether a worker can take a role now: it serves, and its replica follows the log.
+func fit(w Worker) bool { return serves(w) && !w.Rebuilding }
+
+// serves reports whether a worker can serve reads as a slave: it is registered, has the bus and a replica, does not hang, and is
 // electable.
-func fit(w Worker) bool {
+func serves(w Worker) bool {
 	return electable(w) && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && w.Hung == ""
 }
 

@@ -55,6 +55,34 @@ func TestLoop_HandOver_Refused(t *testing.T) {
 	})
 }
 
+// A slave that fetches a new replica is refused, and without a pid another slave takes the role over, also in an election.
+func TestLoop_RebuildingSlave_DoesNotFollow(t *testing.T) {
+	bubble(t, func(s *rig, l *control.Loop) {
+		p := s.first()
+		s.worker(s.running()[1].ID).announce(s.t, func(m *coord.Member) { m.Rebuilding = true })
+		s.reconcile()
+		if n, _ := l.Slaves(); n != 2 {
+			s.t.Errorf("got %d slaves that serve, want 2", n)
+		}
+		if _, err := l.HandOver(s.t.Context(), p+1, dbaas.Seen{}); dbaas.CodeOf(err) != dbaas.CodeConflict {
+			s.t.Errorf("to %d: got %v, want %s", p+1, err, dbaas.CodeConflict)
+		}
+		if got, err := l.HandOver(s.t.Context(), 0, dbaas.Seen{}); err != nil || got.NewPID != p+2 {
+			s.t.Errorf("got %+v, %v, want %d as the new master", got, err, p+2)
+		}
+		s.reconcile()
+		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
+			s.t.Fatal(err)
+		}
+		s.reconcile()
+		if err := s.launcher.Kill(s.t.Context(), s.running()[1].ID); err != nil {
+			s.t.Fatal(err)
+		}
+		s.reconcile()
+		s.want(fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d master 3", p+3), fmt.Sprintf("%d slave 0", p+4))
+	})
+}
+
 // A standby orchestrator is asked: the leading one moves the role, and both know afterwards.
 func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
 	withStandby(t, 2, func(s *rig, leader, standby *control.Loop, _ func()) {

@@ -22,6 +22,7 @@ type memory struct {
 	lostAt    time.Time
 	busLostAt time.Time // as Worker.BusLostAt
 	noReplica bool      // as Worker.NoReplica
+	rebuilds  bool      // as Worker.Rebuilding
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	found     bool // as Worker.Found
@@ -56,7 +57,7 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 		m.leaving, m.yieldTo = m.leaving || member.Leaving, member.YieldTo
 		m.lostAt = time.Time{}
 		m.busLostAt = since(m.busLostAt, member.BusLost, now)
-		m.noReplica = member.NoReplica
+		m.noReplica, m.rebuilds = member.NoReplica, member.Rebuilding
 	} else if m.present {
 		m.lostAt = now
 	}
@@ -84,7 +85,7 @@ func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Host: in.Host, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found, Proven: m.proven,
-		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
+		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Rebuilding: m.rebuilds, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
 		Stopping: m.stopping, KillSince: m.killSince,
 	}
 }

@@ -89,8 +89,8 @@ func (p *planner) load() map[string]int {
 }
 
 // surplus returns the index of the slave to stop, or -1 to wait. slaves is ordered. Only slaves whose host answers count. It prefers
-// a slave that is not fit, then the host with the most workers, then the last slave. While slaves are wanted, it spares the last
-// fit slave and the last slave outside the master's host.
+// a slave that does not serve, then the host with the most workers, then the last slave. While slaves are wanted, it spares the last
+// slave that serves and the last slave outside the master's host.
 // It waits while a slave of a host that has just come back may register again: otherwise that slave would be stopped, and its host
 // would have no worker.
 func (p *planner) surplus(slaves []Worker) int {
@@ -108,7 +108,7 @@ func (p *planner) surplus(slaves []Worker) int {
 		if !w.reachable() || p.desired.Slaves > 0 && p.needed(w, slaves) {
 			continue
 		}
-		if best < 0 || cmp.Or(preferTrue(!fit(w), !fit(slaves[best])), cmp.Compare(load[w.Host], load[slaves[best].Host])) >= 0 {
+		if best < 0 || cmp.Or(preferTrue(!serves(w), !serves(slaves[best])), cmp.Compare(load[w.Host], load[slaves[best].Host])) >= 0 {
 			best = i
 		}
 	}
@@ -120,11 +120,11 @@ func (p *planner) comesBack(w Worker) bool {
 	return w.reachable() && !w.LostAt.IsZero() && p.observed.Now.Sub(w.AnswersSince) < p.limits.Session
 }
 
-// needed reports whether a slave is the last slave that is fit, or the last on another host than the master's.
+// needed reports whether a slave is the last slave that serves, or the last on another host than the master's.
 func (p *planner) needed(w Worker, slaves []Worker) bool {
 	others := filter(slaves, func(o Worker) bool { return o.ID != w.ID })
 	apart := func(o Worker) bool { return o.Host != p.masterHost() && o.reachable() }
-	return fit(w) && !slices.ContainsFunc(others, fit) || apart(w) && !slices.ContainsFunc(others, apart)
+	return serves(w) && !slices.ContainsFunc(others, serves) || apart(w) && !slices.ContainsFunc(others, apart)
 }
 
 // masterHost returns the host of the master: of a worker that is being promoted, else of the newest master.

@@ -48,8 +48,8 @@ func placed(actions []control.Action) []string {
 	return lines
 }
 
-// A new worker goes to the host that answers and has the fewest workers, then to the master's, then by name. Surplus slaves that are not fit leave
-// first, then those of the host with the most workers, but not the last slave that is fit, nor the last slave on another host than the
+// A new worker goes to the host that answers and has the fewest workers, then to the master's, then by name. Surplus slaves that do not serve leave
+// first, then those of the host with the most workers, but not the last slave that serves, nor the last slave on another host than the
 // master's.
 func TestPlan_Placement(t *testing.T) {
 	ma, sa, sb := on("a", master(1)), on("a", slave(2)), on("b", slave(3))
@@ -91,6 +91,7 @@ func TestPlan_Placement(t *testing.T) {
 		"SurplusEven_HighestPID":           {hosts: hostsABC(), workers: []control.Worker{ma, on("b", slave(4)), on("c", slave(3))}, slaves: 1, want: []string{"stop b4"}},
 		"SurplusNotServing_First":          {hosts: hostsABC(), workers: []control.Worker{ma, sa, sb, on("c", newcomer(1))}, slaves: 2, want: []string{"stop c1"}},
 		"SurplusWithoutReplica_First":      {hosts: hostsABC(), workers: []control.Worker{on("c", master(1)), on("a", bare(slave(2))), sb}, slaves: 1, want: []string{"stop a2"}},
+		"SurplusRebuilding_Serves":         {hosts: hostsABC(), workers: []control.Worker{on("c", master(1)), on("a", rebuilding(slave(2))), on("b", bare(slave(3)))}, slaves: 1, want: []string{"stop b3"}},
 		"SurplusWithoutTheBus_First":       {hosts: hostsABC(), workers: []control.Worker{ma, sb, busLost(on("c", slave(2)), ago(0)), on("b", slave(4))}, slaves: 2, want: []string{"stop c2"}},
 		"SurplusComesBack_Waits":           {hosts: hostsABC(), workers: []control.Worker{ma, sa, sb, back}, slaves: 2},
 		"SurplusLastServing_Waits":         {hosts: hostsABC(), workers: []control.Worker{ma, sa, lost(sb, ago(0))}, slaves: 1},

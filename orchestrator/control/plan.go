@@ -49,6 +49,9 @@ type Worker struct {
 	CertainlyHung bool
 	// NoReplica workers are registered but are fetching their replica again: they cannot serve reads now.
 	NoReplica bool
+	// Rebuilding workers are fetching a new replica. Those with NoReplica false serve reads from their old one, but a master could
+	// not write before it has the new one.
+	Rebuilding bool
 	// Leaving workers have announced that they are shutting down. They get no role and are replaced.
 	Leaving bool
 	// YieldTo is the slave to which a master wants to hand its role over.

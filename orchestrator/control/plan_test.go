@@ -66,6 +66,11 @@ func bare(w control.Worker) control.Worker {
 	return w
 }
 
+func rebuilding(w control.Worker) control.Worker {
+	w.Rebuilding = true
+	return w
+}
+
 // kinds writes a plan as "kind worker" lines.
 func kinds(actions []control.Action) []string {
 	var out []string
@@ -246,6 +251,9 @@ func TestPlan_BusLost(t *testing.T) {
 		"Election_WhoHasTheBusBeatsPID":      {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"Election_NobodyHasTheBus_LowestPID": {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), busLost(slave(3), short)}, own: long, slaves: 2, want: []string{"remove w1", "promote w2", "start "}},
 		"Election_WhoHasAReplicaBeatsPID":    {workers: []control.Worker{dead(master(1)), bare(slave(2)), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
+		"Election_WhoFollowsBeatsPID":        {workers: []control.Worker{dead(master(1)), rebuilding(slave(2)), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
+		"Election_NobodyFollows_LowestPID":   {workers: []control.Worker{dead(master(1)), rebuilding(slave(2)), rebuilding(slave(3))}, own: long, slaves: 2, want: []string{"remove w1", "promote w2", "start "}},
+		"HandOver_NotToWhoIsRebuilding":      {workers: []control.Worker{yielding, rebuilding(slave(2))}, own: long, slaves: 1},
 		"Election_TheBusCountsMore":          {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), bare(slave(3))}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"HandOver_NotToWhoHasNoReplica":      {workers: []control.Worker{yielding, bare(slave(2))}, own: long, slaves: 1},
 		"NewSlave_OursIsAwayToo_LeftAlone":   {workers: []control.Worker{master(1), waits}, slaves: 1},

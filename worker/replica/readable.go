@@ -169,9 +169,23 @@ func (r *Replica) dropOld() {
 	}
 }
 
+// mode is whether a replica may be read, and whether it follows the log.
+type mode struct{ readable, following bool }
+
+// Mode returns whether the replica may be read, whether it is Following, and a channel that is closed when either changes.
+func (r *Replica) Mode() (readable, following bool, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mode.readable, r.mode.following, r.modeChanged.Next()
+}
+
 // announce wakes all waiters for a change, and opens or closes lost as readability changes. The caller holds mu.
 func (r *Replica) announce() {
 	_, _, ok := r.readable()
+	if now := (mode{ok, r.ready}); now != r.mode {
+		r.mode = now
+		r.modeChanged.Notify()
+	}
 	switch {
 	case ok && r.lost == nil:
 		r.lost = make(chan struct{})

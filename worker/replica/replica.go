@@ -106,6 +106,9 @@ type Replica struct {
 	oldHead    dbaas.Head
 	lost       chan struct{} // closed when the replica may no longer be read; nil while it may not be read
 	changed    wait.Signal
+
+	mode        mode        // as of the last announce
+	modeChanged wait.Signal // notified when mode changes
 }
 
 // New returns a Replica. Run starts it.
