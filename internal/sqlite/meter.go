@@ -59,7 +59,7 @@ var held atomic.Int64
 func (m *meter) begin() {
 	m.leave() // a panic may have left the last statement running
 	m.end()
-	m.used, m.stop = 0, goOn
+	m.used = 0
 	m.statement.Add(1)
 }
 
@@ -71,8 +71,10 @@ func (m *meter) enter(preparing bool) {
 
 func (m *meter) leave() { m.running, m.preparing = false, false }
 
-// end subtracts the statement's share from held, and ends its watch if it has not ended.
+// end subtracts the statement's share from held, and ends its watch if it has not ended. The caller has made the
+// statement's error: why it was stopped must not become the error of a later COMMIT.
 func (m *meter) end() {
+	m.stop = goOn
 	if n := m.published.Load(); n != 0 {
 		m.published.Store(0)
 		held.Add(-n)

@@ -60,6 +60,31 @@ func TestStore_NoRoomForTheTables_AtAnyWrite(t *testing.T) {
 	}
 }
 
+// A statement that needed too much memory does not hide that the disk has no room for the tables: the reserve is used, and
+// later writes are refused with CodeFull until there is room.
+func TestStore_NoRoomForTheTables_AfterAStoppedStatement(t *testing.T) {
+	r := &powerRun{disk: disktest.New(t)}
+	cfg := r.config()
+	cfg.Limits.Memory = 1 << 20 // beside the page cache
+	s := reopen(t, cfg)
+	defer closeStore(t, s)
+	epoch := storetest.Claim(t, s)
+	room := &walRoom{name: tablesWAL}
+	s.FailBeforeTables(func() error { r.disk.SetFault(room.fault); return nil })
+	c := storetest.Commit(t, s, epoch, op(1, ann), op(2, "SELECT length(hex(zeroblob(16000000)))"))
+	if got := outcome(c.Results[1]); got != "too_large: the statement needs more than 1 MiB" || !room.refused {
+		t.Fatalf("got %s; a write found no room: %v", got, room.refused)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "persdb.reserve")); !os.IsNotExist(err) || !sizes(t, s).DiskFull {
+		t.Errorf("the reserve: %v; the store says that the disk is full: %v", err, sizes(t, s).DiskFull)
+	}
+	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(3, bob)}); dbaas.CodeOf(err) != dbaas.CodeFull {
+		t.Errorf("a later write: got %v, want code %q", err, dbaas.CodeFull)
+	}
+	room.left = -1
+	storetest.Commit(t, s, epoch, op(3, bob))
+}
+
 // tablesBehind creates a closed store whose log has two entries more than its tables, and returns the content that it
 // must have. The entries change counters of AUTOINCREMENT and the schema.
 func tablesBehind(t *testing.T) (commitlog.Config, dbaas.TableHashes, *storetest.Replica) {
