@@ -33,6 +33,7 @@ type Conn struct {
 
 	stmts                 map[string]*Stmt // statements of this package's users
 	guarded               map[string]*Stmt // statements of clients
+	kept                  int64            // bytes of all in guarded
 	last                  *Stmt            // the last client statement, if it is not kept; finalized by the next Prepare
 	guard                 Guard            // of the statement being prepared or run; nil: the system's own
 	seen                  actions          // what the authorizer has learned since the last prepare
@@ -186,7 +187,7 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	}
 	defer func() {
 		s.reset()
-		if len(c.stmts) > maxStatements { // clients can cause many texts: for instance, one for each set of changed columns.
+		if s.large() || len(c.stmts) > maxStatements { // clients can cause many texts: for instance, one for each set of changed columns.
 			c.forget(sql)
 		}
 	}()

@@ -16,6 +16,9 @@ import (
 // Kept returns how many client statements c keeps.
 func Kept(c *Conn) int { return len(c.guarded) }
 
+// KeptOwn returns how many of the system's own statements c keeps.
+func KeptOwn(c *Conn) int { return len(c.stmts) }
+
 // Pragmas are the statements that Open runs.
 func (o Options) Pragmas() []string { return o.pragmas() }
 

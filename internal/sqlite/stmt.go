@@ -11,14 +11,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-const (
-	// maxStatements is how many prepared statements a connection keeps for clients, and as many of the system's own.
-	maxStatements = 512
-	// maxKeptSQL is the longest client text that is kept, in bytes: longer ones contain literals and are not repeated.
-	maxKeptSQL = 8 << 10
-)
-
 // Stmt is one prepared statement of a connection. It is valid until the connection prepares the next client statement.
+// A client statement that is large can run only once.
 type Stmt struct {
 	c        *Conn
 	p        uintptr
@@ -35,6 +29,7 @@ type Stmt struct {
 	facts    *Facts // nil: not made yet
 	returned int    // number of rows that a read has rendered
 	prepared int32  // how often the engine has reprepared it
+	bytes    int32  // the memory of the prepared statement
 }
 
 // Prepare returns the first statement in the client's text sql, checked by guard. Rest returns the text after it. If
@@ -52,13 +47,13 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 		return s, err
 	}
 	c.meter.begin()
+	c.dropLast()
 	short := len(sql) <= maxKeptSQL
 	if short {
 		if s := c.guarded[sql]; s != nil && s.guard == guard {
 			return s, nil
 		}
 	}
-	c.dropLast()
 	s, err := c.compile(sql, guard)
 	if err != nil {
 		c.meter.end()
@@ -66,38 +61,12 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 	}
 	// Only statements on rows are kept, since they mean the same each time. The effect of a schema statement depends on
 	// what exists: IF EXISTS compiles to nothing while the object is missing, without a call of the authorizer.
-	if short && s.seen.rows && !s.seen.schema {
-		c.keep(sql, s)
+	if short && !s.large() && s.seen.rows && !s.seen.schema {
+		c.keep(s)
 	} else {
 		c.last = s
 	}
 	return s, nil
-}
-
-// dropLast finalizes the last client statement that was not kept.
-func (c *Conn) dropLast() {
-	if c.last != nil {
-		c.last.finalize()
-		c.last = nil
-	}
-}
-
-// keep keeps a client statement prepared. To make room it finalizes arbitrary others: how often they are used is not
-// known.
-func (c *Conn) keep(sql string, s *Stmt) {
-	if old := c.guarded[sql]; old != nil { // prepared for another guard
-		old.finalize()
-	}
-	c.guarded[sql] = s
-	for text, other := range c.guarded {
-		if len(c.guarded) <= maxStatements {
-			return
-		}
-		if other != s {
-			other.finalize()
-			delete(c.guarded, text)
-		}
-	}
 }
 
 func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
@@ -142,6 +111,7 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 		s.seen = actions{query: true, explain: true}
 	}
 	s.describe()
+	s.weigh()
 	return s, nil
 }
 
@@ -311,10 +281,15 @@ func (s *Stmt) refresh() {
 		s.seen.tables, s.seen.calls, s.seen.rowid = s.c.seen.tables, s.c.seen.calls, s.seen.rowid || s.c.seen.rowid
 		s.seen.sequence = s.c.seen.sequence
 		s.facts = nil
+		s.grown()
 	}
 }
 
+// reset ends the statement's run. It may be called again. A large client statement is finalized.
 func (s *Stmt) reset() {
+	if s.p == 0 {
+		return
+	}
 	lib.Xsqlite3_reset(s.c.tls, s.p)
 	if s.guard != nil {
 		s.c.meter.leave()
@@ -323,6 +298,9 @@ func (s *Stmt) reset() {
 	if s.c.scratchSize > maxKeptScratch { // no values in it are in use: other statements have theirs apart.
 		lib.Xsqlite3_clear_bindings(s.c.tls, s.p)
 		s.c.release()
+	}
+	if s.large() && s.guard != nil {
+		s.finalize()
 	}
 }
 

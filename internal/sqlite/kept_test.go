@@ -1,0 +1,63 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
+)
+
+// A short text may stand for a large program, by a view. Such a statement is not kept after its use, whether it was large
+// from the beginning or the view has changed since.
+func TestConn_Prepare_LargeProgramsAreNotKept(t *testing.T) {
+	w, path := sqlitetest.Open(t, sqlite.Options{})
+	view := func(items int) {
+		sqlitetest.Exec(t, w, "DROP VIEW IF EXISTS big", "CREATE VIEW big AS SELECT 1 IN (1"+strings.Repeat(",1", items)+") AS a")
+	}
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
+	texts := func(from int) int {
+		for n := from; n < from+5; n++ {
+			sql := fmt.Sprintf("SELECT a FROM big -- %d", n)
+			if got := read(t, c, dbaas.Read{Format: dbaas.FormatObjects, Statements: statements(sql)}); got != `[{"a":1}]` {
+				t.Fatalf("got %s", got)
+			}
+		}
+		return sqlite.Kept(c)
+	}
+	for _, tc := range []struct{ items, from, want int }{{10, 0, 5}, {8_000, 0, 0}, {8_000, 5, 0}} {
+		view(tc.items)
+		if n := texts(tc.from); n != tc.want {
+			t.Errorf("%d items: %d statements are kept, want %d", tc.items, n, tc.want)
+		}
+	}
+}
+
+// All statements that a connection keeps together take a bounded amount of memory, also if they have grown since.
+func TestConn_Prepare_KeptBytesAreBounded(t *testing.T) {
+	w, path := sqlitetest.Open(t, sqlite.Options{})
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
+	for _, width := range []int{1, 300} { // 300 columns take more than 100 KiB
+		sqlitetest.Exec(t, w, "DROP VIEW IF EXISTS wide", "CREATE VIEW wide AS SELECT "+columns(width, "1"))
+		for n := range 100 {
+			read(t, c, dbaas.Read{Format: dbaas.FormatArrays, Statements: statements(fmt.Sprintf("SELECT * FROM wide -- %d", n))})
+		}
+		if n := sqlite.Kept(c); width == 1 && n != 100 || width > 1 && (n < 10 || n > 80) {
+			t.Errorf("%d columns: %d statements are kept", width, n)
+		}
+	}
+}
+
+// A large statement of the system's own is not kept.
+func TestConn_Query_LargeProgramsAreNotKept(t *testing.T) {
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	before := sqlite.KeptOwn(c)
+	for n, items := range []int{10, 8_000} {
+		sqlitetest.Exec(t, c, fmt.Sprintf("SELECT %d IN (1%s)", n, strings.Repeat(",1", items)))
+	}
+	if n := sqlite.KeptOwn(c) - before; n != 1 {
+		t.Errorf("%d statements are kept, want the small one", n)
+	}
+}
