@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
@@ -15,9 +17,11 @@ const LogFileName = "log.db"
 
 // FileLog is a Log in an SQLite file of its own. Each Claim, Append and Trim is one transaction with one fsync.
 type FileLog struct {
-	writer  *sqlite.Conn // used by Claim, Append and Trim, which are never called concurrently
-	readers *Readers
-	full    bool // the last step found no room on the disk
+	stepping sync.Mutex   // held by each transaction of writer
+	writer   *sqlite.Conn // used by Claim, Append and Trim, and by Head after a step whose outcome is unknown
+	readers  *Readers
+	full     bool        // the last step found no room on the disk; guarded by stepping
+	unknown  atomic.Bool // a COMMIT has failed, and no transaction was committed since
 }
 
 // logTables creates the log's tables. A row of rs_log is one entry: ops and changes are frames, at is in milliseconds
@@ -117,7 +121,14 @@ func (l *FileLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 // alone runs fn in a transaction of its own. If COMMIT fails and the transaction is gone, alone returns CodeUnknown,
 // unless the disk is full.
 func (l *FileLog) alone(ctx context.Context, fn func() error) (err error) {
-	defer func() { l.full = dbaas.CodeOf(err) == dbaas.CodeFull }()
+	l.stepping.Lock()
+	defer l.stepping.Unlock()
+	defer func() {
+		l.full = dbaas.CodeOf(err) == dbaas.CodeFull
+		if err == nil || dbaas.CodeOf(err) == dbaas.CodeUnknown {
+			l.unknown.Store(err != nil)
+		}
+	}()
 	if l.full {
 		l.writer.CheckpointPassive() // the file may have room for the contents of the WAL now.
 	}
@@ -253,11 +264,27 @@ func readRecord(r sqlite.Row, noChanges bool) Record {
 // Head implements Log.
 func (l *FileLog) Head(ctx context.Context) (Bounds, error) {
 	var b Bounds
+	if l.unknown.Load() {
+		if err := l.overwrite(ctx); err != nil {
+			return b, err
+		}
+	}
 	err := l.readers.Use(ctx, func(c *sqlite.Conn) (err error) {
 		b, err = bounds(c)
 		return err
 	})
 	return b, err
+}
+
+// overwrite makes a transaction whose COMMIT has failed impossible. After a failed fsync all of the transaction is in the
+// WAL, behind the end that this process knows, and the next start would find it there. The next transaction overwrites its
+// first page. The engine writes a page for this statement even if the value stays the same.
+func (l *FileLog) overwrite(ctx context.Context) error {
+	err := l.alone(ctx, func() error { return l.writer.Exec("PRAGMA user_version=0") })
+	if err != nil {
+		return fmt.Errorf("undo a failed step: %w", err)
+	}
+	return nil
 }
 
 func bounds(c *sqlite.Conn) (Bounds, error) {

@@ -41,9 +41,10 @@ type Fault int32
 
 // The faults.
 const (
-	None   Fault = lib.SQLITE_OK
-	Full   Fault = lib.SQLITE_FULL        // no room
-	Broken Fault = lib.SQLITE_IOERR_WRITE // the device fails
+	None     Fault = lib.SQLITE_OK
+	Full     Fault = lib.SQLITE_FULL        // no room
+	Broken   Fault = lib.SQLITE_IOERR_WRITE // the device fails
+	Unsynced Fault = lib.SQLITE_IOERR_FSYNC // the device fails during a sync
 )
 
 var errOff = errors.New("the disk is off")
