@@ -115,8 +115,8 @@ func (k *Capture) Size() int64 { return k.size + k.sequenceSize + int64(len(k.bu
 // are recorded after the text.
 //
 // Schema returns run's error. It returns CodeInvalid, with a message for the client, if replicas could not follow the
-// new schema, if it uses reserved names, or if it has an index on a protected table that could reject rows. After an error
-// the caller must undo the change.
+// new schema, if it uses reserved names, or if it has an index on a protected table that could reject rows, and CodeTooLarge
+// if the schema becomes too large. After an error the caller must undo the change.
 func (k *Capture) Schema(text string, rewritten []string, run func() error) error {
 	if k.reserved == nil {
 		var err error
@@ -131,12 +131,16 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	k.skip = rewritten
 	k.sums.schema = true
 	before, err := k.load()
+	size := int64(0)
+	if err == nil {
+		size, err = schemaSize(k.c)
+	}
 	if err == nil {
 		err = run()
 	}
 	k.skip = nil
 	if err == nil {
-		err = k.checkReplicable(before)
+		err = k.checkReplicable(before, size)
 	}
 	if err == nil {
 		k.sums.altered(rewritten, before, k.tables)

@@ -65,7 +65,8 @@ func checkForeign(c *sqlite.Conn) error {
 
 // CheckForeignSchema returns CodeInvalid if a file that CheckForeign has passed has what clients cannot make: a table that
 // replicas could not follow, an object with a reserved name, a reference to an internal table, or a trigger or risky index
-// on a protected table. The system's own statements would run such a trigger without a guard.
+// on a protected table. The system's own statements would run such a trigger without a guard. It returns CodeTooLarge if the
+// schema is too large.
 func CheckForeignSchema(c *sqlite.Conn, protected []string) error {
 	k := &Capture{schema: schema{c: c}, guard: WriteGuard(protected)} // reserved is empty, so all internal names are refused.
 	tables, err := k.load()
@@ -79,7 +80,7 @@ func CheckForeignSchema(c *sqlite.Conn, protected []string) error {
 		return nil
 	})
 	if err == nil {
-		err = k.checkReplicable(tables) // as if all tables were old: their counters may be larger than is permitted now
+		err = k.checkReplicable(tables, 0) // as if all tables were old: their counters may be larger than is permitted now
 	}
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeInvalid {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the file has something that clients cannot make; drop it from the file and try again: %s", e.Message)

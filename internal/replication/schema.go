@@ -34,8 +34,9 @@ const maxColumns = 2000
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
 // uses reserved names, or that has an index on a protected table that could reject rows. It returns CodeTooLarge for
-// counters that no entry has room for. before are the tables before the schema change.
-func (k *Capture) checkReplicable(before map[string]*table) error {
+// counters that no entry has room for, and for a schema that is too large. before are the tables before the schema change, and
+// size is the bytes of the schema then.
+func (k *Capture) checkReplicable(before map[string]*table, size int64) error {
 	tables, err := k.load()
 	if err != nil {
 		return err
@@ -59,7 +60,30 @@ func (k *Capture) checkReplicable(before map[string]*table) error {
 			return err
 		}
 	}
-	return nil
+	return checkSize(k.c, size)
+}
+
+// maxSchema bounds the bytes of the schema. Each connection keeps the whole schema parsed, which may take 28 times as many bytes, and
+// no limit of a statement counts that.
+const maxSchema = 4 << 20
+
+// checkSize returns CodeTooLarge if the schema is larger than maxSchema. A change that makes it no larger is accepted: the schema may
+// be older than this limit.
+func checkSize(c *sqlite.Conn, before int64) error {
+	size, err := schemaSize(c)
+	if err == nil && size > maxSchema && size > before {
+		return dbaas.Errorf(dbaas.CodeTooLarge, "the schema would have more than %d bytes", maxSchema)
+	}
+	return err
+}
+
+// schemaSize returns the bytes of the names and texts in the schema. An index that the engine makes by itself has only names.
+func schemaSize(c *sqlite.Conn) (size int64, err error) {
+	err = c.Query("SELECT total(octet_length(name)+octet_length(tbl_name)+coalesce(octet_length(sql), 0)) FROM sqlite_master", func(r sqlite.Row) error {
+		size = r.Int(0)
+		return nil
+	})
+	return size, err
 }
 
 // checkProtected rejects indexes of clients on protected tables that could reject rows of the application: UNIQUE, partial, or on
