@@ -32,7 +32,7 @@ func TestMaster_Run_PendingMessagesKeepNoBodies(t *testing.T) {
 			}
 		}
 		m.cancel()
-		<-m.done
+		_ = <-m.done
 	})
 }
 

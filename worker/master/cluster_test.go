@@ -110,7 +110,7 @@ func TestMaster_CatchUp_WithoutPersdbGivesUp(t *testing.T) {
 					t.Error("CatchUp still waits for persdb after 10 s")
 				}
 				m.cancel()
-				<-m.done
+				_ = <-m.done
 			})
 		})
 	}

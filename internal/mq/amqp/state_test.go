@@ -21,8 +21,8 @@ func TestState_ConnectionsToEachNodeCount(t *testing.T) {
 	var over atomic.Pointer[network] // nil: no connection is made
 	over.Store(n)
 	config.DialContext = func(ctx context.Context, kind, addr string) (net.Conn, error) {
-		if n := over.Load(); n != nil {
-			return n.dial(ctx, kind, addr)
+		if through := over.Load(); through != nil {
+			return through.dial(ctx, kind, addr)
 		}
 		return nil, errNoNetwork
 	}
