@@ -24,11 +24,18 @@ func TestCapture_Schema_Size(t *testing.T) {
 	const refused = "the schema would have more than 4194304 bytes"
 	long := strings.Repeat("n", 250_000)
 	for _, tc := range []struct{ sql, want string }{
-		{"CREATE TABLE x(v)", refused}, {"DROP VIEW d", ""}, {"CREATE TABLE x(v)", refused}, {"DROP VIEW c", ""}, {"CREATE TABLE x(v)", ""},
-		{wideView("c"), refused}, {"ALTER TABLE t RENAME TO " + strings.Repeat("n", 500_000), refused},
-		{"CREATE TABLE " + long + "(v)", ""}, {"DROP TABLE " + long, ""},
+		{"CREATE TABLE x(v)", refused},
+		{"DROP VIEW d", ""},
+		{"CREATE TABLE x(v)", refused},
+		{"DROP VIEW c", ""},
+		{"CREATE TABLE x(v)", ""},
+		{wideView("c"), refused},
+		{"ALTER TABLE t RENAME TO " + strings.Repeat("n", 500_000), refused},
+		{"CREATE TABLE " + long + "(v)", ""},
+		{"DROP TABLE " + long, ""},
 		{"CREATE TABLE " + long + "(a UNIQUE, b UNIQUE)", refused}, // each index has a name of its own
-		{"DROP VIEW b", ""}, {wideView("c"), ""},
+		{"DROP VIEW b", ""},
+		{wideView("c"), ""},
 	} {
 		if err := c.BeginWrite(); err != nil {
 			t.Fatal(err)
