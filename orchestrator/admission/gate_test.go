@@ -266,18 +266,6 @@ func TestGate_Failures(t *testing.T) {
 	}
 }
 
-// A request that ends with another refusal than that of a stage was admitted.
-func TestGate_Counts_OtherRefusal(t *testing.T) {
-	play(t, nil, func(r *rig) {
-		guest, err := r.Arrive("ann", Write)
-		r.want("a request", err, "")
-		r.Leave(guest, dbaas.Refuse(dbaas.ReasonRunning, 0, "x"))
-		if n := r.Status().Admitted; n != 1 {
-			t.Errorf("got %d requests admitted, want 1", n)
-		}
-	})
-}
-
 // A user may have three quarters of the requests in flight, all users together all of them.
 func TestGate_Inflight(t *testing.T) {
 	play(t, func(c *Config) { c.Settings.Inflight = 8 }, func(r *rig) {
@@ -306,58 +294,4 @@ func TestGate_Inflight(t *testing.T) {
 			r.Errorf("got status %+v", s)
 		}
 	})
-}
-
-// What 64 goroutines are given within any time is at most the burst and the rate for that time.
-func TestGate_Rate_NeverMoreThanTheLimit(t *testing.T) {
-	play(t, func(c *Config) { c.Settings.Limits.Write, c.Settings.Limits.WriteTotal = "50:20", "none" }, func(r *rig) {
-		given := hammer(r.T, 10*time.Second, func() bool {
-			guest, err := r.Arrive("ann", Write)
-			if err == nil {
-				r.Leave(guest, nil)
-			}
-			return err == nil
-		})
-		bounded(r.T, given, 50, 20)
-		if len(given) < 515 {
-			r.Errorf("given only %d, want nearly 520", len(given))
-		}
-	})
-}
-
-// hammer calls take from 64 goroutines for a while, and returns when it returned true.
-func hammer(t *testing.T, length time.Duration, take func() bool) (given []time.Time) {
-	t.Helper()
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	end := time.Now().Add(length)
-	for i := range 64 {
-		all.Go(func() {
-			for time.Now().Before(end) {
-				if take() {
-					mu.Lock()
-					given = append(given, time.Now())
-					mu.Unlock()
-				}
-				time.Sleep(time.Duration(50+i) * time.Millisecond)
-			}
-		})
-	}
-	all.Wait()
-	return given
-}
-
-// bounded checks that no window of w seconds has more than burst + perSecond*w: that a bucket which leaks so fast never
-// overflows.
-func bounded(t *testing.T, given []time.Time, perSecond, burst float64) {
-	t.Helper()
-	level := 0.0
-	for i, now := range given {
-		if i > 0 {
-			level = max(0, level-perSecond*now.Sub(given[i-1]).Seconds())
-		}
-		if level++; level > burst+rounding {
-			t.Fatalf("request %d exceeds the limit by %.2f", i, level-burst)
-		}
-	}
 }

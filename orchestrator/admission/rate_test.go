@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,6 +134,60 @@ func TestLeases_RaisedALeaseAfterOthersWereLowered(t *testing.T) {
 			if write {
 				c.present = shares
 			}
+		}
+	}
+}
+
+// What 64 goroutines are given within any time is at most the burst and the rate for that time.
+func TestGate_Rate_NeverMoreThanTheLimit(t *testing.T) {
+	play(t, func(c *Config) { c.Settings.Limits.Write, c.Settings.Limits.WriteTotal = "50:20", "none" }, func(r *rig) {
+		given := hammer(r.T, 10*time.Second, func() bool {
+			guest, err := r.Arrive("ann", Write)
+			if err == nil {
+				r.Leave(guest, nil)
+			}
+			return err == nil
+		})
+		bounded(r.T, given, 50, 20)
+		if len(given) < 515 {
+			r.Errorf("given only %d, want nearly 520", len(given))
+		}
+	})
+}
+
+// hammer calls take from 64 goroutines for a while, and returns when it returned true.
+func hammer(t *testing.T, length time.Duration, take func() bool) (given []time.Time) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	end := time.Now().Add(length)
+	for i := range 64 {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				if take() {
+					mu.Lock()
+					given = append(given, time.Now())
+					mu.Unlock()
+				}
+				time.Sleep(time.Duration(50+i) * time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	return given
+}
+
+// bounded checks that no window of w seconds has more than burst + perSecond*w: that a bucket which leaks so fast never
+// overflows.
+func bounded(t *testing.T, given []time.Time, perSecond, burst float64) {
+	t.Helper()
+	level := 0.0
+	for i, now := range given {
+		if i > 0 {
+			level = max(0, level-perSecond*now.Sub(given[i-1]).Seconds())
+		}
+		if level++; level > burst+rounding {
+			t.Fatalf("request %d exceeds the limit by %.2f", i, level-burst)
 		}
 	}
 }

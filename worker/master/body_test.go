@@ -1,6 +1,8 @@
 package master_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +34,9 @@ func TestMaster_Run_PendingMessagesKeepNoBodies(t *testing.T) {
 			}
 		}
 		m.cancel()
-		_ = <-m.done
+		if err := <-m.done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the end", err)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package master_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -110,7 +111,9 @@ func TestMaster_CatchUp_WithoutPersdbGivesUp(t *testing.T) {
 					t.Error("CatchUp still waits for persdb after 10 s")
 				}
 				m.cancel()
-				_ = <-m.done
+				if err := <-m.done; !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want the end", err)
+				}
 			})
 		})
 	}
