@@ -34,6 +34,8 @@ type Conn struct {
 	stmts                 map[string]*Stmt // statements of this package's users
 	guarded               map[string]*Stmt // statements of clients
 	kept                  int64            // bytes of all in guarded
+	own                   int64            // bytes of all in stmts
+	extra                 string           // the statement of stmts that is kept although there is no room for it
 	last                  *Stmt            // the last client statement, if it is not kept; finalized by the next Prepare
 	guard                 Guard            // of the statement being prepared or run; nil: the system's own
 	seen                  actions          // what the authorizer has learned since the last prepare
@@ -185,11 +187,11 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	if err != nil {
 		return err
 	}
+	s.running = true
 	defer func() {
+		s.running = false
 		s.reset()
-		if s.large() || len(c.stmts) > maxStatements { // clients can cause many texts: for instance, one for each set of changed columns.
-			c.forget(sql)
-		}
+		c.dropExtra(sql, s)
 	}()
 	if err := s.bind(args); err != nil {
 		return err

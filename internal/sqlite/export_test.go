@@ -19,6 +19,9 @@ func Kept(c *Conn) int { return len(c.guarded) }
 // KeptOwn returns how many of the system's own statements c keeps.
 func KeptOwn(c *Conn) int { return len(c.stmts) }
 
+// Own returns one of the system's own statements that c keeps, or nil.
+func Own(c *Conn, sql string) *Stmt { return c.stmts[sql] }
+
 // Pragmas are the statements that Open runs.
 func (o Options) Pragmas() []string { return o.pragmas() }
 

@@ -11,7 +11,7 @@ const (
 	// maxKeptBytes is the most memory of one statement that is kept. Most statements take less than 8 KiB, and a
 	// SELECT * of 200 columns takes 100 KiB.
 	maxKeptBytes = 256 << 10
-	// maxKeptAll is the most memory of all client statements that a connection keeps.
+	// maxKeptAll is the most memory of all client statements that a connection keeps, and of the system's own.
 	maxKeptAll = 8 << 20
 )
 
@@ -49,6 +49,28 @@ func (c *Conn) keep(s *Stmt) {
 			other.finalize()
 		}
 	}
+}
+
+// keepOwn keeps a statement of the system's own prepared. It is extra if it is large or the others leave no room: clients can
+// cause many texts, for instance one for each set of changed columns, and a large text for a table with many columns.
+func (c *Conn) keepOwn(sql string, s *Stmt) {
+	c.own += int64(s.bytes)
+	s.extra = s.large() || len(c.stmts) >= maxStatements || c.own > maxKeptAll
+	c.stmts[sql] = s
+}
+
+// dropExtra finalizes, after a run of s, the extra statement before it. The newest stays: a replica may run it for each of many rows.
+func (c *Conn) dropExtra(sql string, s *Stmt) {
+	if !s.extra || sql == c.extra {
+		return
+	}
+	drop := c.extra
+	if old := c.stmts[drop]; old != nil && old.running {
+		drop = sql
+	} else {
+		c.extra = sql
+	}
+	c.forget(drop)
 }
 
 // letGo keeps a client statement no longer. The caller finalizes it.

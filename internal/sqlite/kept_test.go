@@ -50,14 +50,33 @@ func TestConn_Prepare_KeptBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A large statement of the system's own is not kept.
-func TestConn_Query_LargeProgramsAreNotKept(t *testing.T) {
+// Of the system's own large statements only the newest is kept, so that it can run for many rows.
+func TestConn_Query_OneLargeProgramIsKept(t *testing.T) {
 	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	before := sqlite.KeptOwn(c)
-	for n, items := range []int{10, 8_000} {
-		sqlitetest.Exec(t, c, fmt.Sprintf("SELECT %d IN (1%s)", n, strings.Repeat(",1", items)))
+	program := func(n, items int) string { return fmt.Sprintf("SELECT %d IN (1%s)", n, strings.Repeat(",1", items)) }
+	sqlitetest.Exec(t, c, program(0, 10), program(1, 8_000), program(2, 8_000))
+	newest := sqlite.Own(c, program(2, 8_000))
+	sqlitetest.Exec(t, c, program(0, 10), program(2, 8_000))
+	if newest == nil || sqlite.Own(c, program(2, 8_000)) != newest {
+		t.Error("the newest large statement was prepared again")
 	}
-	if n := sqlite.KeptOwn(c) - before; n != 1 {
-		t.Errorf("%d statements are kept, want the small one", n)
+	if n := sqlite.KeptOwn(c) - before; n != 2 {
+		t.Errorf("%d statements are kept, want the small one and the newest large one", n)
+	}
+	// A running statement is not finalized for another one.
+	if err := c.Query(program(2, 8_000), func(sqlite.Row) error { return c.Exec(program(3, 8_000)) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// The system's own statements together take a bounded amount of memory.
+func TestConn_Query_KeptBytesAreBounded(t *testing.T) {
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	for n := range 100 {
+		sqlitetest.Exec(t, c, fmt.Sprintf("SELECT %d, %s", n, columns(300, "1"))) // more than 100 KiB
+	}
+	if n := sqlite.KeptOwn(c); n > 80 {
+		t.Errorf("%d statements are kept", n)
 	}
 }

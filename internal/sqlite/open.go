@@ -250,5 +250,6 @@ func (c *Conn) forget(sql string) {
 	if s := c.stmts[sql]; s != nil {
 		s.finalize()
 		delete(c.stmts, sql)
+		c.own -= int64(s.bytes)
 	}
 }

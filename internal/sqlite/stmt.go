@@ -30,6 +30,8 @@ type Stmt struct {
 	returned int    // number of rows that a read has rendered
 	prepared int32  // how often the engine has reprepared it
 	bytes    int32  // the memory of the prepared statement
+	extra    bool   // of the system's own, and more than a connection keeps
+	running  bool   // in Query
 }
 
 // Prepare returns the first statement in the client's text sql, checked by guard. Rest returns the text after it. If
@@ -42,7 +44,7 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 		}
 		s, err := c.compile(sql, nil)
 		if err == nil {
-			c.stmts[sql] = s
+			c.keepOwn(sql, s)
 		}
 		return s, err
 	}

@@ -87,9 +87,8 @@ func (c *Conn) SchemaEdition() uint64 { return c.edition }
 // statements, since the tables that they use may be gone.
 func (c *Conn) ChangeSchema(sql string) error {
 	c.schemaChanged()
-	for text, s := range c.stmts {
-		s.finalize()
-		delete(c.stmts, text)
+	for text := range c.stmts {
+		c.forget(text)
 	}
 	return c.ExecOnce(sql)
 }
