@@ -306,6 +306,7 @@ func TestStore_Commit_TooLarge(t *testing.T) {
 		"ThenAlone":    {[]dbaas.Operation{big(31, 10), big(32, 20_000), big(33, 10)}, []string{"ok", "refused again", "refused again"}},
 		"ManyRows":     {[]dbaas.Operation{many(51, "SELECT hex(zeroblob(950))"), big(52, 10)}, []string{"refused too_large", "ok"}},
 		"ManyNames":    {[]dbaas.Operation{many(61, "SELECT 1 AS "+strings.Repeat("n", 1_900)), big(62, 10)}, []string{"refused too_large", "ok"}},
+		"ManyColumns":  {[]dbaas.Operation{many(81, "SELECT 1 a"+strings.Repeat(",1 a", 49)), big(82, 10)}, []string{"refused too_large", "ok"}},
 		"ManyFailures": {[]dbaas.Operation{big(71, 10), many(72, "SELECT "+strings.Repeat("n", 1_900))}, []string{"ok", "refused again"}},
 		"Rows":         {[]dbaas.Operation{rows(41, 1_500), rows(42, 2_500), rows(43, 1_900)}, []string{"ok", "too_large: the answer is over the limit of 2000 bytes", "refused again"}},
 	} {

@@ -20,7 +20,8 @@ type FileLog struct {
 	stepping sync.Mutex   // held by each transaction of writer
 	writer   *sqlite.Conn // used by Claim, Append and Trim, and by Head after a step whose outcome is unknown
 	readers  *Readers
-	full     bool        // the last step found no room on the disk; guarded by stepping
+	full     bool // the last step found no room on the disk; guarded by stepping, as is closed
+	closed   bool
 	unknown  atomic.Bool // a COMMIT has failed, and no transaction was committed since
 }
 
@@ -97,10 +98,14 @@ func createLog(c *sqlite.Conn) error {
 
 // Close implements Log.
 func (l *FileLog) Close() error {
-	if l.readers == nil {
-		return l.writer.Close()
+	var err error
+	if l.readers != nil {
+		err = l.readers.Close()
 	}
-	return errors.Join(l.readers.Close(), l.writer.Close())
+	l.stepping.Lock() // Head may be in a step
+	defer l.stepping.Unlock()
+	l.closed = true
+	return errors.Join(err, l.writer.Close())
 }
 
 // Claim implements Log.
@@ -129,6 +134,9 @@ func (l *FileLog) alone(ctx context.Context, fn func() error) (err error) {
 			l.unknown.Store(err != nil)
 		}
 	}()
+	if l.closed {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "the log is closed")
+	}
 	if l.full {
 		l.writer.CheckpointPassive() // the file may have room for the contents of the WAL now.
 	}

@@ -42,12 +42,13 @@ func rowsSize(s *dbaas.StatementResult) int {
 	return size
 }
 
-// resultSize returns the approximate size in bytes of a result.
+// resultSize returns the approximate memory of a result, in bytes.
 func resultSize(s *dbaas.StatementResult) int {
-	size := rowsSize(s) + len(s.Message)
+	const perResult, perName = 192, 16 // without the texts
+	size := perResult + rowsSize(s) + len(s.Message)
 	for _, names := range [][]string{s.Columns, s.Types} {
 		for _, name := range names {
-			size += len(name)
+			size += perName + len(name)
 		}
 	}
 	return size
