@@ -51,12 +51,12 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader, limit ti
 	buf := make([]byte, chunkBytes)
 	for turns := wait.NewTurns(); ; {
 		n, err := body.Read(buf)
-		now := time.Now()
-		if now.After(end) {
-			return errSlow
-		}
 		for piece := range slices.Chunk(buf[:n], slowBytes) {
-			_ = control.SetWriteDeadline(time.Now().Add(slowTime)) // only test recorders do not support it.
+			now := time.Now()
+			if now.After(end) {
+				return errSlow
+			}
+			_ = control.SetWriteDeadline(now.Add(slowTime)) // only test recorders do not support it.
 			if _, sent := w.Write(piece); sent != nil {
 				return sent
 			}

@@ -213,6 +213,31 @@ func (c *clocked) Write(p []byte) (int, error) {
 	return c.ResponseRecorder.Write(p)
 }
 
+// leisurely is an answer whose reader takes a minute for each piece.
+type leisurely struct{ *httptest.ResponseRecorder }
+
+func (l leisurely) Write(p []byte) (int, error) {
+	<-time.After(time.Minute)
+	return l.ResponseRecorder.Write(p)
+}
+
+// A reader of a snapshot has ten minutes in all, however it spreads them.
+func TestServer_Snapshot_TimeInAllIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer func() { _ = recover() }() // the body is cut
+		began := time.Now()
+		defer func() {
+			if took := time.Since(began); took > 12*time.Minute {
+				t.Errorf("the reader had %v", took)
+			}
+		}()
+		snapshot := &dbaas.Snapshot{Body: &paced{left: 100}, Sum: func() (uint32, bool) { return 0, true }}
+		server.New(&stub{snapshot: snapshot}, slog.New(slog.DiscardHandler)).ServeHTTP(leisurely{httptest.NewRecorder()}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot", http.NoBody))
+		t.Error("the body was not cut")
+	})
+}
+
 // A reader that takes 64 KiB in 30 s, the slowest client that the orchestrator serves, gets the whole stream.
 func TestServer_Snapshot_SlowReaderHasTime(t *testing.T) {
 	t.Parallel()
