@@ -2,9 +2,26 @@ package amqp //nolint:testpackage // the choice is not exported
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// A loss at a node long after another one is a new loss.
+func TestChoice_LaterLossEndsCallsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		c := &choice{names: []string{"a", "b"}, present: "a", ended: nowhere, ready: func(name string) { got = append(got, name) }}
+		c.again(1) // one connection alone
+		<-time.After(time.Minute)
+		c.again(1)
+		if diff := cmp.Diff([]string{"", "a", "", "a"}, got); diff != "" {
+			t.Errorf("calls of ready (-want +got):\n%s", diff)
+		}
+	})
+}
 
 // The loss of a node ends the calls in flight once, whatever is lost there and in which order: what is sent again is not
 // ended again.

@@ -3,6 +3,7 @@ package amqp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -117,7 +118,11 @@ func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func
 	defer losses.Wait()
 	for _, by := range []*link[*publisher]{c.publishing, c.bulk} {
 		losses.Go(func() {
-			by.losses(ctx, func(p *publisher) { named.again(slices.Index(c.config.nodes, p.at)) })
+			by.losses(ctx, func(p *publisher) {
+				if !errors.Is(p.reason(), errRefuses) { // then the node is well
+					named.again(slices.Index(c.config.nodes, p.at))
+				}
+			})
 		})
 	}
 	var turn sync.Mutex
@@ -152,12 +157,16 @@ type choice struct {
 	mu      sync.Mutex // guards the fields below, and is held while ready runs
 	names   []string   // by node; empty while there is none
 	present string
-	ended   int // the node whose loss has ended the calls in flight, until it has a queue again; or nowhere
+	ended   int // the node whose loss has ended the calls in flight at endedAt, until it has a queue again; or nowhere
+	endedAt time.Time
 	ready   func(name string)
 }
 
 // nowhere is no node.
 const nowhere = -1
+
+// onceFor is for how long further losses at a node count as the same loss. It is longer than the heartbeats take to find all of them.
+const onceFor = 10 * time.Second
 
 // set stores the name of the queue at a node, or the empty name when it is lost.
 func (c *choice) set(at int, name string) {
@@ -171,7 +180,7 @@ func (c *choice) set(at int, name string) {
 		return
 	}
 	if c.present != "" {
-		c.ended = at
+		c.ended, c.endedAt = at, time.Now()
 	}
 	next := ""
 	for _, name := range c.names {
@@ -189,10 +198,10 @@ func (c *choice) set(at int, name string) {
 func (c *choice) again(at int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.present == "" || c.present == c.names[at] || c.ended == at {
+	if c.present == "" || c.present == c.names[at] || c.ended == at && time.Since(c.endedAt) < onceFor {
 		return
 	}
-	c.ended = at
+	c.ended, c.endedAt = at, time.Now()
 	c.ready("")
 	c.ready(c.present)
 }
