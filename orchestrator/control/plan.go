@@ -248,7 +248,7 @@ func (p *planner) unsettled() bool {
 }
 
 // killHung kills a hung worker that is not leaving if one of these holds:
-//   - Another slave is fit to do its work.
+//   - Another slave can do its work.
 //   - The worker is a master that certainly hangs: its session may never end.
 //   - The worker is a slave, another registered worker does not hang, and no worker is about to start or to stop
 //     serving. If slow slaves are mistaken for hung ones, their replacements must not slow down the others.
@@ -258,7 +258,11 @@ func (p *planner) killHung() {
 			continue
 		}
 		others := filter(p.live(), func(o Worker) bool { return o.ID != w.ID && o.Registered && o.Hung == "" })
-		successor := slices.ContainsFunc(others, func(o Worker) bool { return o.Role == dbaas.RoleSlave && fit(o) })
+		able := fit
+		if w.Role == dbaas.RoleSlave {
+			able = serves
+		}
+		successor := slices.ContainsFunc(others, func(o Worker) bool { return o.Role == dbaas.RoleSlave && able(o) })
 		hopeless := w.Role == dbaas.RoleMaster && w.CertainlyHung
 		if successor || hopeless || w.Role == dbaas.RoleSlave && len(others) > 0 && !p.unsettled() {
 			p.kill(w, w.Hung)

@@ -253,6 +253,7 @@ func TestPlan_BusLost(t *testing.T) {
 		"Election_WhoHasAReplicaBeatsPID":    {workers: []control.Worker{dead(master(1)), bare(slave(2)), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"Election_WhoFollowsBeatsPID":        {workers: []control.Worker{dead(master(1)), rebuilding(slave(2)), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"Election_NobodyFollows_LowestPID":   {workers: []control.Worker{dead(master(1)), rebuilding(slave(2)), rebuilding(slave(3))}, own: long, slaves: 2, want: []string{"remove w1", "promote w2", "start "}},
+		"Hung_SlaveBesideOneThatRebuilds":    {workers: []control.Worker{master(1), hung(slave(2)), rebuilding(slave(3)), newcomer(4)}, slaves: 3, want: []string{"kill w2", "start ", "assignSlave w4"}},
 		"HandOver_NotToWhoIsRebuilding":      {workers: []control.Worker{yielding, rebuilding(slave(2))}, own: long, slaves: 1},
 		"Election_TheBusCountsMore":          {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), bare(slave(3))}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"HandOver_NotToWhoHasNoReplica":      {workers: []control.Worker{yielding, bare(slave(2))}, own: long, slaves: 1},

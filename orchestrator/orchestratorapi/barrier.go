@@ -3,6 +3,7 @@ package orchestratorapi
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,8 @@ import (
 const (
 	// barrierLookups is how many operations a barrier looks up concurrently.
 	barrierLookups = 8
+	// statusLookups is how many operations GET /status looks up before it judges whether to go on.
+	statusLookups = 64
 	// surelyKept is the shortest time for which persdb keeps results.
 	surelyKept = time.Minute
 )
@@ -102,17 +105,21 @@ func (q *queuedOps) reached() int64 {
 	return number
 }
 
-// newestEnded returns the highest number up to which all operations are known to have ended when ctx ends, or before.
+// newestEnded returns the highest number up to which all operations are known to have ended. If very many have ended since the last
+// call, it takes several calls to find the number.
 func (a *API) newestEnded(ctx context.Context) int64 {
-	ended := map[dbaas.OpID]bool{}
+	ctx, cancel := context.WithTimeout(ctx, statusTime/4)
+	defer cancel()
 	forgettable := a.cfg.Now().Add(-surelyKept)
-	for _, op := range a.queued.list() {
-		if !op.queued || !a.hasEnded(ctx, op, forgettable) {
+	all := map[dbaas.OpID]bool{}
+	for some := range slices.Chunk(a.queued.list(), statusLookups) {
+		ended := await(some, func(op queuedOp) bool { return op.queued && ctx.Err() == nil && a.hasEnded(ctx, op, forgettable) })
+		maps.Copy(all, ended)
+		if len(ended) < len(some) {
 			break
 		}
-		ended[op.id] = true
 	}
-	a.queued.end(ended)
+	a.queued.end(all)
 	return a.queued.reached()
 }
 
@@ -131,7 +138,7 @@ func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
 	if _, err := a.cfg.Dispatcher.Write(ctx, last); err != nil {
 		return err
 	}
-	ended := a.await(ctx, queued, start.Add(-surelyKept))
+	ended := await(queued, func(op queuedOp) bool { return a.ended(ctx, op, start.Add(-surelyKept)) })
 	a.queued.end(ended)
 	if slices.ContainsFunc(queued, func(op queuedOp) bool { return !ended[op.id] }) {
 		return dbaas.Errorf(dbaas.CodeTimeout, "not all queued writes have ended yet")
@@ -139,12 +146,11 @@ func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
 	return a.nothing(c, o, start)
 }
 
-// await returns the operations that end before ctx does. An operation that was queued before forgettable and that persdb
-// does not know counts as ended: persdb may have forgotten it.
-func (a *API) await(ctx context.Context, ops []queuedOp, forgettable time.Time) map[dbaas.OpID]bool {
+// await returns the operations for which ended reports true. It calls ended concurrently.
+func await(ops []queuedOp, ended func(queuedOp) bool) map[dbaas.OpID]bool {
 	var running sync.WaitGroup
-	var mu sync.Mutex // guards ops and ended
-	ended := map[dbaas.OpID]bool{}
+	var mu sync.Mutex // guards ops and found
+	found := map[dbaas.OpID]bool{}
 	next := func() (op queuedOp, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -157,16 +163,16 @@ func (a *API) await(ctx context.Context, ops []queuedOp, forgettable time.Time) 
 	for range barrierLookups {
 		running.Go(func() {
 			for op, ok := next(); ok; op, ok = next() {
-				if a.ended(ctx, op, forgettable) {
+				if ended(op) {
 					mu.Lock()
-					ended[op.id] = true
+					found[op.id] = true
 					mu.Unlock()
 				}
 			}
 		})
 	}
 	running.Wait()
-	return ended
+	return found
 }
 
 // ended waits until an operation is applied or has failed. It reports false if ctx ends first.
@@ -181,7 +187,8 @@ func (a *API) ended(ctx context.Context, op queuedOp, forgettable time.Time) boo
 	return false
 }
 
-// hasEnded reports whether an operation is applied or has failed. From the caller's answer the client knows of the write, so its next
+// hasEnded reports whether an operation is applied or has failed. An operation that was queued before forgettable and that persdb
+// does not know counts as ended: persdb may have forgotten it. From the caller's answer the client knows of the write, so its next
 // read must see the write.
 func (a *API) hasEnded(ctx context.Context, op queuedOp, forgettable time.Time) bool {
 	result, err := a.cfg.Store.Lookup(ctx, op.id)

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -128,6 +130,25 @@ func TestStatus_SequenceNumberIsConfirmed(t *testing.T) {
 	if d := cmp.Diff([]string{"0", "0", numbers[90], numbers[90], numbers[99]}, got[:5]); d != "" {
 		t.Error(d)
 	}
+}
+
+// Very many queued writes do not take the time of the rest of the status.
+func TestStatus_ManyQueued_LeavesTimeForTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) {
+			<-time.After(10 * time.Millisecond)
+			return dbaas.OperationResult{Seq: 1}, nil
+		}}
+		h := newAPI(s)
+		for range 2000 {
+			call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`)
+		}
+		began := time.Now()
+		call(t, h, "GET", "/status", "")
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("the status took %v", took)
+		}
+	})
 }
 
 // A queued write that is sent again with its key has ended under its new number, too.

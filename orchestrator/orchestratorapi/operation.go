@@ -80,6 +80,7 @@ func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) (number in
 		}
 	}
 	ended, err = a.cfg.Dispatcher.Enqueue(ctx, op)
+	ended = ended && err == nil
 	if perhaps = err == nil || dbaas.CodeOf(err) == dbaas.CodeUnknown; perhaps {
 		a.pending.add(op.ID, pendingOp{now, op.Fingerprint, ended})
 	}

@@ -177,11 +177,13 @@ func TestRespondAsync_VolatileBus_HasEnded(t *testing.T) {
 
 // A write whose acceptance is in doubt is pending.
 func TestRespondAsync_Unknown_IsPending(t *testing.T) {
-	s := &system{enqueue: func(op dbaas.Operation) error { return &dbaas.Error{Code: dbaas.CodeUnknown, Op: op.ID} }}
-	h := newAPI(s)
-	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Prefer: respond-async", "Idempotency-Key: k"), http.StatusGatewayTimeout, "{}")
-	id := s.lastOp(t).ID.String()
-	want(t, call(t, h, "GET", "/api/v1/db/writes/"+id, ""), http.StatusOK, `{"id":"`+id+`","status":"pending"}`)
+	for _, volatile := range []bool{false, true} {
+		s := &system{volatile: volatile, enqueue: func(op dbaas.Operation) error { return &dbaas.Error{Code: dbaas.CodeUnknown, Op: op.ID} }}
+		h := newAPI(s)
+		want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Prefer: respond-async", "Idempotency-Key: k"), http.StatusGatewayTimeout, "{}")
+		id := s.lastOp(t).ID.String()
+		want(t, call(t, h, "GET", "/api/v1/db/writes/"+id, ""), http.StatusOK, `{"id":"`+id+`","status":"pending"}`)
+	}
 }
 
 // The state of a write is its outcome as stored in persdb.
