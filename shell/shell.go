@@ -74,7 +74,7 @@ func LimitTransfers(t *http.Transport) { t.ExpectContinueTimeout = continueTimeo
 // Run runs a shell until its input or ctx ends. It returns an error if there is no orchestrator, or, unless the shell is
 // interactive, if statements failed; their errors are then also printed to cfg.Err.
 func Run(ctx context.Context, cfg Config) error {
-	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport), transfers: transfersOf(cfg.Transfers)}
+	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: transfersOf(cfg.Transport), transfers: transfersOf(cfg.Transfers)}
 	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
 	if err := s.connect(ctx); err != nil {
 		return err
