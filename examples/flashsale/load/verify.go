@@ -8,6 +8,7 @@ import (
 
 	"rideshare/bench/ledger"
 	"rideshare/bench/scene"
+	"rideshare/internal/wait"
 )
 
 // verify compares every answer with the rows of the database. It waits for a database that is not complete yet.
@@ -27,18 +28,35 @@ func (r *run) verify(ctx context.Context) {
 	scene.Compare(r.Run, "order", &r.orders, found)
 }
 
-// resolve asks for the state of each order whose outcome is unknown.
+// resolve asks for the state of each order whose outcome is unknown. An order that was answered 202 gets a row, at the latest
+// before the last write of verify is done: for a minute, resolve waits until every database that is read has the row.
 func (r *run) resolve(ctx context.Context) {
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	for _, a := range r.unknown {
-		reply := r.insist(ctx, http.MethodGet, "/orders/"+a.Order, nil, "X-User", a.buyer)
-		_ = json.Unmarshal(reply.Body, &a) // 404 has no state.
+		accepted := a.status == http.StatusAccepted
+		state := r.state(ctx, a)
+		for accepted && state == "PENDING" && wait.For(waiting, 100*time.Millisecond) {
+			state = r.state(ctx, a)
+		}
 		fate := ledger.Refused
-		if a.State == "HELD" || a.State == "PAID" || a.State == "EXPIRED" {
+		switch {
+		case state == "HELD" || state == "PAID" || state == "EXPIRED":
 			fate = ledger.Applied
+		case accepted && state != "REFUSED" && ctx.Err() == nil:
+			r.Wrong("order %s was answered 202 and has no row", a.Order)
 		}
 		r.orders.Note(a.Order, fate)
 	}
 	r.Note("%d orders were pending or had an unknown outcome; each was resolved by its id", len(r.unknown))
+}
+
+// state asks for the state of an order, which is "" for an order that the service does not know.
+func (r *run) state(ctx context.Context, a answer) string {
+	reply := r.insist(ctx, http.MethodGet, "/orders/"+a.Order, nil, "X-User", a.buyer)
+	var now answer
+	_ = json.Unmarshal(reply.Body, &now) // 404 has no state.
+	return now.State
 }
 
 // read counts the rows of each order of some goods, and compares their states with the answers. An order of a buyer without
