@@ -79,14 +79,17 @@ func (r *run) audit(ctx context.Context, g goods) (a audit) {
 	return a
 }
 
-// until waits until the audit of goods is as done wants it. It reports false if ctx ends first.
-func (r *run) until(ctx context.Context, g goods, done func(audit) bool) bool {
-	for !done(r.audit(ctx, g)) {
-		if !wait.For(ctx, 100*time.Millisecond) {
-			return false
+// until waits until the audit of goods is as done wants it, at most two minutes, and returns the last audit. It reports false if
+// that time or ctx ends first.
+func (r *run) until(ctx context.Context, g goods, done func(audit) bool) (a audit, ok bool) {
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for a = r.audit(ctx, g); !done(a); a = r.audit(ctx, g) {
+		if !wait.For(waiting, 100*time.Millisecond) {
+			return a, false
 		}
 	}
-	return true
+	return a, true
 }
 
 // answer is the service's answer to a buyer's order.
