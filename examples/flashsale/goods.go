@@ -88,17 +88,17 @@ func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) erro
 		return err
 	}
 	done, err := s.write(r.Context(), db.Options{Key: "restock-" + key.String(), Rows: true},
-		db.SQL(addStock, body.Add, body.Add, id), db.SQL(selectGoods+" WHERE goods_id = ?", id))
+		db.SQL(addStock, body.Add, body.Add, id))
 	if err != nil {
 		return err
 	}
-	if len(done.Results[1].Values) == 0 {
+	if len(done.Results[0].Values) == 0 {
 		return unknown("goods")
 	}
-	return web.Answer(w, http.StatusOK, done, goodsOf(done.Results[1].Values[0]))
+	return web.Answer(w, http.StatusOK, done, goodsOf(done.Results[0].Values[0]))
 }
 
-// goodsOf reads a row of selectGoods. It computes the state by this instance's clock, so that the database can answer the
+// goodsOf reads the goodsColumns of a row. It computes the state by this instance's clock, so that the database can answer the
 // query from its cache. The state is only shown: orders are decided by the database's clock.
 func goodsOf(row []any) map[string]any {
 	state := "open"

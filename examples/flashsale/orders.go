@@ -122,8 +122,8 @@ func (s *service) undecided(id string) bool {
 	return err == nil && made.Version() == 7 && (age < writeLimit+db.CallLimit || s.leases != nil && age < time.Hour)
 }
 
-// payOrCancel pays or cancels an order with one statement. The order's state after the statement decides the answer: the
-// wanted state is 200, whether this request or an earlier one caused it.
+// payOrCancel pays or cancels an order with one statement. If the statement changed nothing, the order's state after it decides
+// the answer: the wanted state is 200, since an earlier request caused it.
 func (s *service) payOrCancel(w http.ResponseWriter, r *http.Request) error {
 	user, err := buyer(r)
 	if err != nil {
@@ -135,7 +135,10 @@ func (s *service) payOrCancel(w http.ResponseWriter, r *http.Request) error {
 	}
 	done, err := s.write(r.Context(), db.Options{Key: strings.ToLower(want) + "-" + uuid.NewString(), Rows: true},
 		db.SQL(statement, id, user), db.SQL(selectOrder, id))
-	if err != nil {
+	switch {
+	case len(done.Results) > 0 && done.Results[0].RowsAffected == 1: // Even if the second statement failed.
+		return web.Answer(w, http.StatusOK, done, map[string]string{"order": id, "state": want})
+	case err != nil:
 		return err
 	}
 	rows := done.Results[1].Values

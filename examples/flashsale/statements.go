@@ -11,12 +11,15 @@ var schema string
 // all instances agree, and a retry has the same statement.
 const now = `CAST(1000 * unixepoch('subsec') + 0.5 AS INTEGER)`
 
+// goodsColumns are the columns that goodsOf reads.
+const goodsColumns = `goods_id, name, total, free, held, sold, starts_at, ends_at`
+
 // The statements of the routes. Each change is one statement that contains its condition, so that no other buyer's change
 // can come between the check and the change.
 const (
 	insertGoods = `INSERT INTO sale_goods(name, price_cents, hold_ms, starts_at, ends_at, total, free) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING goods_id`
-	addStock    = `UPDATE sale_goods SET total = total + ?, free = free + ? WHERE goods_id = ?`
-	selectGoods = `SELECT goods_id, name, total, free, held, sold, starts_at, ends_at FROM sale_goods`
+	addStock    = `UPDATE sale_goods SET total = total + ?, free = free + ? WHERE goods_id = ? RETURNING ` + goodsColumns
+	selectGoods = `SELECT ` + goodsColumns + ` FROM sale_goods`
 
 	// insertOrder takes a unit of the lease ?4, or a free unit if ?4 is NULL.
 	insertOrder = `INSERT INTO sale_orders(order_id, goods_id, user_id, lease_id, state, created_at, expires_at)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 // Reading the stock and then writing it, without the constraint, sells units that do not exist. The audit says so.
@@ -90,5 +92,40 @@ func TestOrders_UnknownThenRefused_StaysUnknown(t *testing.T) {
 	var p problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != http.StatusGatewayTimeout || !keys["order-"+p.Order] || len(keys) != 1 {
 		t.Errorf("got %d %s with the keys %v, want 504 with the order of the only key", w.Code, w.Body, keys)
+	}
+}
+
+// A write that was done is answered as done, whatever becomes of a statement after it.
+func TestWrites_DoneIsAnsweredAsDone(t *testing.T) {
+	for _, tt := range []struct {
+		name, method, path, body string
+		results, want            string
+	}{
+		{"Pay", "POST", "/orders/o/pay", "", `[{"rows_affected":1},{"error":"execute timeout"}]`, `{"order":"o","state":"PAID"}`},
+		{"Cancel", "DELETE", "/orders/o", "", `[{"rows_affected":1},{"error":"execute timeout"}]`, `{"order":"o","state":"CANCELLED"}`},
+		{
+			"Restock", "POST", "/goods/1/restock", `{"add":5}`, `[{"values":[[1,"skis",6,5,0,1,0,9000000000000000]],"rows_affected":1},{"error":"execute timeout"}]`,
+			`{"free":5,"held":0,"id":1,"name":"skis","sold":1,"state":"open","total":6}`,
+		},
+	} {
+		fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var statements []any
+			var results []json.RawMessage
+			err := errors.Join(json.NewDecoder(r.Body).Decode(&statements), json.Unmarshal([]byte(tt.results), &results))
+			if err != nil || len(statements) > len(results) {
+				t.Errorf("%s: got the statements %v, %v, want at most %d", tt.name, statements, err, len(results))
+				return
+			}
+			_ = web.Answer(w, http.StatusOK, db.Answer{}, map[string]any{"results": results[:len(statements)]})
+		}))
+		t.Cleanup(fake.Close)
+		s := &service{db: db.New(fake.URL, "flashsale", ""), soldOut: &soldOutFlags{}, rates: &rates{}}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, strings.NewReader(tt.body))
+		r.Header.Set("X-User", "ann")
+		s.handler().ServeHTTP(w, r)
+		if w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != tt.want {
+			t.Errorf("%s: got %d %s, want 200 %s", tt.name, w.Code, w.Body, tt.want)
+		}
 	}
 }
