@@ -191,7 +191,7 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	defer func() {
 		s.running = false
 		s.reset()
-		c.dropExtra(sql, s)
+		c.dropExtra(s)
 	}()
 	if err := s.bind(args); err != nil {
 		return err

@@ -22,6 +22,9 @@ func KeptOwn(c *Conn) int { return len(c.stmts) }
 // Own returns one of the system's own statements that c keeps, or nil.
 func Own(c *Conn, sql string) *Stmt { return c.stmts[sql] }
 
+// OwnBytes returns the sum of the memory of the system's own statements that c keeps.
+func OwnBytes(c *Conn) int64 { return c.own }
+
 // Pragmas are the statements that Open runs.
 func (o Options) Pragmas() []string { return o.pragmas() }
 

@@ -53,22 +53,22 @@ func (c *Conn) keep(s *Stmt) {
 
 // keepOwn keeps a statement of the system's own prepared. It is extra if it is large or the others leave no room: clients can
 // cause many texts, for instance one for each set of changed columns, and a large text for a table with many columns.
-func (c *Conn) keepOwn(sql string, s *Stmt) {
+func (c *Conn) keepOwn(s *Stmt) {
 	c.own += int64(s.bytes)
 	s.extra = s.large() || len(c.stmts) >= maxStatements || c.own > maxKeptAll
-	c.stmts[sql] = s
+	c.stmts[s.sql] = s
 }
 
 // dropExtra finalizes, after a run of s, the extra statement before it. The newest stays: a replica may run it for each of many rows.
-func (c *Conn) dropExtra(sql string, s *Stmt) {
-	if !s.extra || sql == c.extra {
+func (c *Conn) dropExtra(s *Stmt) {
+	if !s.extra || s.sql == c.extra {
 		return
 	}
 	drop := c.extra
 	if old := c.stmts[drop]; old != nil && old.running {
-		drop = sql
+		drop = s.sql
 	} else {
-		c.extra = sql
+		c.extra = s.sql
 	}
 	c.forget(drop)
 }
@@ -79,8 +79,12 @@ func (c *Conn) letGo(s *Stmt) {
 	c.kept -= int64(s.bytes)
 }
 
-// grown weighs the running statement again, which the engine has reprepared.
+// grown weighs the running statement again, which the engine has reprepared. A statement of the system's own keeps its
+// first weight, which forget subtracts from the sum.
 func (s *Stmt) grown() {
+	if s.guard == nil {
+		return
+	}
 	c := s.c
 	kept := c.guarded[s.sql] == s
 	if kept {

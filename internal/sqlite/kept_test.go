@@ -80,3 +80,26 @@ func TestConn_Query_KeptBytesAreBounded(t *testing.T) {
 		t.Errorf("%d statements are kept", n)
 	}
 }
+
+// A statement of the system's own that the engine prepares again, for a larger view, leaves nothing in the sum when it is forgotten.
+func TestConn_Query_Reprepared_SumIsExact(t *testing.T) {
+	c, path := sqlitetest.Open(t, sqlite.Options{})
+	view := func(items int) string {
+		return "CREATE VIEW big AS SELECT 1 IN (1" + strings.Repeat(",1", items) + ") AS a"
+	}
+	sqlitetest.Exec(t, c, "CREATE TABLE x(a CHECK(a > 1))", view(10))
+	other := sqlitetest.OpenAt(t, path, sqlite.Options{})
+	const fails = "INSERT INTO x SELECT a FROM big"
+	for range 2 {
+		if err := c.Exec(fails); err == nil {
+			t.Fatal("the CHECK holds")
+		}
+		sqlitetest.Exec(t, other, "DROP VIEW IF EXISTS big", view(1_000))
+	}
+	if err := c.ChangeSchema("DROP TABLE x"); err != nil { // forgets all
+		t.Fatal(err)
+	}
+	if n := sqlite.OwnBytes(c); n != 0 {
+		t.Errorf("the sum is %d bytes without a statement", n)
+	}
+}

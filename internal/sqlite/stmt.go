@@ -44,7 +44,7 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 		}
 		s, err := c.compile(sql, nil)
 		if err == nil {
-			c.keepOwn(sql, s)
+			c.keepOwn(s)
 		}
 		return s, err
 	}
