@@ -34,22 +34,24 @@ type queuedOp struct {
 }
 
 // queuedOps numbers the queued operations, and remembers those that are not known to have ended, at most maxPending. If there are
-// more, it forgets the older half. The first number is the start time in microseconds, so that the numbers also grow across
+// more, it forgets the older half. The numbers begin after the start time in microseconds, so that the numbers also grow across
 // restarts, and are below 2^53, up to which the numbers of JavaScript are exact.
 type queuedOps struct {
 	mu    sync.Mutex // guards the fields below
 	all   []queuedOp // by number
-	first int64
-	last  int64 // 0 before the first
+	start int64
+	last  int64 // start before the first
 }
 
-func newQueuedOps(start time.Time) *queuedOps { return &queuedOps{first: start.UnixMicro() + 1} }
+func newQueuedOps(start time.Time) *queuedOps {
+	return &queuedOps{start: start.UnixMicro(), last: start.UnixMicro()}
+}
 
 // next returns the number of an operation that has ended.
 func (q *queuedOps) next() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.last = max(q.last+1, q.first)
+	q.last++
 	return q.last
 }
 
@@ -57,7 +59,7 @@ func (q *queuedOps) next() int64 {
 func (q *queuedOps) begin(id dbaas.OpID, at time.Time) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.last = max(q.last+1, q.first)
+	q.last++
 	if q.all = append(q.all, queuedOp{id: id, number: q.last, at: at}); len(q.all) > maxPending {
 		q.all = slices.Clone(q.all[maxPending/2:])
 	}
@@ -99,7 +101,7 @@ func (q *queuedOps) reached() int64 {
 	if len(q.all) > 0 {
 		number = q.all[0].number - 1
 	}
-	if number < q.first {
+	if number == q.start {
 		return 0
 	}
 	return number
