@@ -13,9 +13,9 @@ import (
 // errSilent is wrapped by the error of a transfer whose server is silent.
 var errSilent = errors.New("the server has sent and taken nothing")
 
-// transfersOf returns a client for requests whose body or answer may be long. It ends a request with errSilent when the server takes no piece of
-// the body for pieceTimeout, when its answer does not begin for transferTimeout after the body, or when no piece of the
-// answer comes for pieceTimeout.
+// transfersOf returns a client for requests whose body or answer may be long. It ends a request with errSilent when the
+// server takes no piece of the body for pieceTimeout, when its answer does not begin for transferTimeout after the body, or
+// when no piece of the answer comes for pieceTimeout.
 func transfersOf(transport http.RoundTripper) *http.Client { return clientOf(transfers{transport}) }
 
 // transfers sends each request within the limits of transfersOf.

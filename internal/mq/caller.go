@@ -9,7 +9,8 @@ import (
 )
 
 // ErrReplyLost is returned by Call when the reply queue was lost after the request was published and before the last
-// reply: no further reply can arrive. In a cluster the request itself may have been lost instead. It wraps ErrUnconfirmed, because the outcome is unknown in the same way.
+// reply: no further reply can arrive. In a cluster the request itself may have been lost instead. It wraps ErrUnconfirmed,
+// because the outcome is unknown in the same way.
 var ErrReplyLost = fmt.Errorf("reply queue lost: %w", ErrUnconfirmed)
 
 // Caller sends requests and receives their replies over a Conn. It consumes its one reply queue before it sends the

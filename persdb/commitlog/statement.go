@@ -24,6 +24,7 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	return result, nil
 }
 
+// outcome is statement without the limit of the results.
 func (b *batch) outcome(at stmtRef) (dbaas.StatementResult, error) {
 	if err := b.plan.failed[at]; err != nil {
 		b.plan.writes[at.op] = true

@@ -1,8 +1,6 @@
 package master_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,10 +31,7 @@ func TestMaster_Run_PendingMessagesKeepNoBodies(t *testing.T) {
 				t.Errorf("message %q is pending with its body of %d bytes", d.message.ID, n)
 			}
 		}
-		m.cancel()
-		if err := <-m.done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want the end", err)
-		}
+		m.end(t)
 	})
 }
 

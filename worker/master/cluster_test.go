@@ -1,7 +1,6 @@
 package master_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -110,10 +109,7 @@ func TestMaster_CatchUp_WithoutPersdbGivesUp(t *testing.T) {
 				default:
 					t.Error("CatchUp still waits for persdb after 10 s")
 				}
-				m.cancel()
-				if err := <-m.done; !errors.Is(err, context.Canceled) {
-					t.Errorf("got %v, want the end", err)
-				}
+				m.end(t)
 			})
 		})
 	}

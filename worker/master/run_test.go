@@ -2,6 +2,7 @@ package master_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -45,6 +46,15 @@ func (r *running) finish() error {
 	err := <-r.done
 	r.cancel()
 	return err
+}
+
+// end ends the Master with its context.
+func (r *running) end(tb testing.TB) {
+	tb.Helper()
+	r.cancel()
+	if err := <-r.done; !errors.Is(err, context.Canceled) {
+		tb.Errorf("got %v, want context canceled", err)
+	}
 }
 
 // fakeReads records the positions that reads are served at.
