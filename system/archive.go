@@ -150,7 +150,7 @@ func (s *ArchivedStore) Close() error {
 }
 
 // stats returns the values of the archiver, and whether this store archives. A store that has stopped because of another
-// history counts as one that archives, so that an alert tells of it.
+// history counts as archiving, so that an alert fires.
 func (s *ArchivedStore) stats() (writer.Stats, bool) {
 	if archiver := s.archiver.Load(); archiver != nil {
 		return archiver.Stats(), true

@@ -20,7 +20,7 @@ type loadMeter struct {
 	lanes dispatch.LaneStats // totals of all reads by slaves
 	// work has the counters of the workers at the last call. A worker that did not answer then keeps its older counters.
 	work map[dbaas.WorkerID]work
-	// all reports that every running worker answered at the last call. Only then is a worker that is not in work a new one.
+	// all reports that every running worker answered at the last call. Only then is a worker that is missing in work a new worker.
 	all bool
 }
 

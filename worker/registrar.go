@@ -25,7 +25,7 @@ type registrar struct {
 	mu         sync.Mutex // guards the fields below
 	want       coord.Member
 	have       coord.Member    // what is registered in the session; zero if nothing is
-	doubt      bool            // a registration failed after have, and may have been done
+	unknown    bool            // a later registration failed, but may have taken effect
 	suspended  <-chan struct{} // the Suspended channel of the session that holds have
 	session    coord.Session   // the current session, or nil
 	changed    wait.Signal     // notified when a field above changes
@@ -193,10 +193,10 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 // put removes it. A node of another worker with the same pid expires by itself, and a later attempt succeeds.
 func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	r.mu.Lock()
-	want, have, doubt := r.want, r.have, r.doubt
+	want, have, unknown := r.want, r.have, r.unknown
 	r.mu.Unlock()
 	want.Applied = r.applied()
-	if want.PID == 0 || want == have && !doubt {
+	if want.PID == 0 || want == have && !unknown {
 		return nil
 	}
 	err := s.Register(ctx, want)
@@ -205,7 +205,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	}
 	if err != nil {
 		r.mu.Lock()
-		r.doubt = true
+		r.unknown = true
 		r.mu.Unlock()
 		r.log.DebugContext(ctx, "not registered", logkey.PID, want.PID, logkey.Error, err)
 		return err
@@ -217,7 +217,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	defer r.mu.Unlock()
 	position := have
 	position.Applied = want.Applied
-	r.have, r.doubt, r.suspended = want, false, s.Suspended()
+	r.have, r.unknown, r.suspended = want, false, s.Suspended()
 	if position != want { // more than the position has changed
 		r.changed.Notify()
 	}
@@ -228,7 +228,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 func (r *registrar) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.have, r.doubt, r.suspended = coord.Member{}, false, nil
+	r.have, r.unknown, r.suspended = coord.Member{}, false, nil
 	r.changed.Notify()
 }
 

@@ -85,7 +85,7 @@ func (p phase) unlessOver(err error) error {
 	return nil
 }
 
-// busWait is the pause between two looks of a future slave at whether it has the bus.
+// busWait is how often a worker that becomes a slave checks whether it is connected to the bus.
 const busWait = 10 * time.Millisecond
 
 // serveReads serves reads as a slave until the phase ends. Pending reads are answered after it has returned: writes

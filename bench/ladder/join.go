@@ -24,7 +24,7 @@ type JoinConfig struct {
 
 // Joined is how long a new slave took, and how the writers were affected.
 type Joined struct {
-	// Ready is the time from the death of the slave before it to its first read.
+	// Ready is the time from the kill of the old slave until the new slave serves.
 	Ready time.Duration `json:"ready_ns"`
 	// Before has the writes before the death of the old slave, and shows how much this machine delays a write anyway.
 	// After has the writes from then on.

@@ -35,7 +35,7 @@ const (
 	refusedShare = 0.8
 	// shortQueue is for how long the load may wait in the write queue until the breaker opens, in the part with a full queue.
 	shortQueue = 40 * time.Millisecond
-	// crashEvery is how often workers are crashed that have been started again.
+	// crashEvery is how often the workers that were started again are crashed.
 	crashEvery = 50 * time.Millisecond
 	// causeLimit bounds how long a cause may take to open its breaker, and how long the system may take to serve again:
 	// the starts of workers are limited.

@@ -72,7 +72,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	place.Use(ctx, &cfg)
 	store, err := system.OpenStore(ctx, cfg, kept, out.metrics)
 	if err != nil && ctx.Err() != nil {
-		return nil // told to stop while opening: nothing went wrong
+		return nil // stopped while opening: nothing went wrong
 	}
 	if err != nil {
 		return err

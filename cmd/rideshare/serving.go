@@ -11,7 +11,7 @@ import (
 
 // serving holds the settings of the orchestrator that have the same names in every mode.
 type serving struct {
-	ScalePeriod        time.Duration         `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves follows the load; the first time so long after the first request to db/* (${default})."`
+	ScalePeriod        time.Duration         `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves is adapted to the load; the first period begins with the first request to db/* (${default})."`
 	ScaleReadsPerSlave int                   `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves, by policy reads (${default})."`
 	ScaleMin           int                   `default:"1" env:"SCALE_MIN" help:"Fewest slaves (${default})."`
 	ScaleMax           int                   `default:"8" env:"SCALE_MAX" help:"Most slaves (${default})."`

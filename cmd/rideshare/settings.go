@@ -48,7 +48,7 @@ type hosts struct {
 type rideRules struct {
 	RidesClock     string `default:"" placeholder:"TIME" env:"RIDES_CLOCK" help:"RFC 3339 time at which the clock of the rides service starts. Default: the real time."`
 	RidesTimezone  string `default:"Asia/Kolkata" env:"RIDES_TIMEZONE" help:"Time zone of ride timestamps (${default})."`
-	RidesUserCheck string `default:"lookup" enum:"lookup,list" env:"RIDES_USER_CHECK" help:"How rides asks for a user: lookup (that one) or list (all, as the course demands) (${default})."`
+	RidesUserCheck string `default:"lookup" enum:"lookup,list" env:"RIDES_USER_CHECK" help:"How rides asks for a user: lookup (only that user) or list (all users, as the course demands) (${default})."`
 	RidesOrigin    string `default:"" placeholder:"URL" env:"RIDES_ORIGIN" help:"Origin header of those requests. Default: the rides service's own address."`
 }
 

@@ -33,7 +33,7 @@ type upCommand struct {
 	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc, or amqp://user:password@host:port/vhost, with host:port,host:port,host:port for a cluster (${default})."`
 	BusFile      string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus."`
 	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc, or zk://host:port,host:port/chroot (${default})."`
-	Launcher     string `default:"inproc" enum:"inproc,process,docker" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc; or process: workers and persdb are child processes; or docker: persdb is one, and workers are containers, for which this process uses the engine itself (${default})."`
+	Launcher     string `default:"inproc" enum:"inproc,process,docker" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc; or process: workers and persdb are child processes; or docker: persdb is a child process, and workers are containers, which this process starts through the engine (${default})."`
 	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	Slaves       int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	MaxDatabase  int64  `placeholder:"MIB" default:"0" env:"MAX_DATABASE_MIB" help:"How large the tables and indexes may get, in MiB: what would let them grow beyond it is refused. Every replica is as large. 0 is no limit, but half of a worker's room for its replica with --launcher docker (${default})."`
@@ -61,7 +61,7 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 	}
 	running, err := system.Start(ctx, cfg) // a large database takes as long as it takes
 	if err != nil && ctx.Err() != nil {
-		return nil // told to stop while opening: nothing went wrong
+		return nil // stopped while opening: nothing went wrong
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (end what listens there, or choose addresses with --gateway, --users, --rides, --orchestrator)", err)

@@ -152,7 +152,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set(HeaderRequestID, id)
 	h["X-Content-Type-Options"] = noSniff
-	// No cache keeps the answer to another method unless the answer allows it (RFC 9111). A header less matters: a map of
+	// No cache keeps the answer to another method unless the answer allows it (RFC 9111). Each header counts: a map of
 	// more than 8 costs each answer some microseconds.
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		h["Cache-Control"] = noStore

@@ -17,7 +17,7 @@ func extentOf(p []byte) extent { return extent{int64(len(p)), int64(bytes.Count(
 type headSize struct {
 	extent
 
-	inLine, lineEnded bool // the current line has text; the line before it had text, and it has none yet
+	inLine, lineEnded bool // inLine: the current line has text; lineEnded: it has none yet, the line before it has
 	ended             bool
 	body              int64 // the length of the body, -1 if it is not known
 	after             int64 // bytes received after the end

@@ -68,7 +68,7 @@ func removeStale(ctx context.Context, path string) error {
 		return nil // no socket here; net.Listen reports other errors
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
-		return nil //nolint:nilerr // nothing of ours: listening tells
+		return nil //nolint:nilerr // no socket: net.Listen reports it
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove old socket: %w", err)

@@ -113,8 +113,8 @@ type Subscriber struct {
 
 // State describes a Conn.
 type State struct {
-	// Connected reports whether the Conn can send and receive everything: all its connections are up, and if some are each to
-	// another node for the queues there, at least one of those. It is false before the first success.
+	// Connected reports whether the Conn can send and receive everything: all its connections are up. Of the connections that it
+	// has to each node for the queues there, any that is up is enough. It is false before the first success.
 	Connected bool
 	// Blocked reports whether the broker has announced that it accepts no messages (alarm).
 	Blocked bool

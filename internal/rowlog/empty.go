@@ -67,8 +67,8 @@ func (r *renderer) deletes(e *emptied) {
 		}
 		r.whole(&c, "delete", "before", c.before)
 		if n == sizedAfter {
-			// If the first rows are the largest, an estimate by the number of rows is far too large; if they are the
-			// smallest, an estimate by their bytes is. The lesser of both is not.
+			// An estimate by the number of rows is far too large if the first rows are the largest; an estimate by bytes
+			// is far too large if they are the smallest. The lesser of the two never is.
 			text, left := len(r.text)-before, len(e.rows.Rest)
 			r.text = slices.Grow(r.text, min(int(e.count-n)*text/int(n), left*text/max(1, size-left))/10*11)
 		}

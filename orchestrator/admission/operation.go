@@ -108,7 +108,7 @@ func (g *Gate) Ended(t Ticket, err error) {
 	now := g.cfg.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	published := Inconclusive // it may have waited in its lane until its end
+	published := Inconclusive // it may have ended in its lane, never published
 	switch {
 	case notTaken(err): // the worker was not asked
 		if outcome == Failed {
@@ -126,8 +126,8 @@ func (g *Gate) Ended(t Ticket, err error) {
 	g.ended(t.need, t.passes[t.need], outcome, now)
 }
 
-// depthOutcome returns the outcome of a write as a probe of the depth breaker. Nothing is known of the queue by a worker's own 503 or
-// 504, and by a large message whose connection is lost.
+// depthOutcome returns the outcome of a write as a probe of the depth breaker. A worker's own 503 or 504, and the lost connection of
+// a large message, prove nothing about the queue.
 func (g *Gate) depthOutcome(err error, outcome Outcome) Outcome {
 	switch {
 	case outcome == Failed && notTaken(err):

@@ -150,7 +150,7 @@ func (f *Feed) read(ctx context.Context, after dbaas.Seq) (page dbaas.Page, even
 	defer cancel()
 	page, err = f.cfg.Store.Changes(ctx, after, 0, pageBytes)
 	if err == nil && len(page.Entries) == 1 && isLarge(&page.Entries[0]) {
-		event, _ = f.large.event(&page.Entries[0]) // the stream renders it again, and is told the error
+		event, _ = f.large.event(&page.Entries[0]) // after an error the stream renders it again
 	}
 	return page, event, err
 }
@@ -212,7 +212,7 @@ func (f *Feed) poll(ctx context.Context, p place) (last *rowlog.Event, err error
 		event, err := f.large.event(&page.Entries[i])
 		if err != nil {
 			f.window.begin(p, p.cluster, page.Entries[i].Seq)
-			return nil, nil //nolint:nilerr,nilnil // the streams that need this commit are told.
+			return nil, nil //nolint:nilerr,nilnil // the streams that need this commit get the error.
 		}
 		f.window.add(p, event)
 		last = event

@@ -97,9 +97,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// step bounds a call to the coordinator, since a frozen coordinator neither answers nor refuses, and the renewal of the master. A pause,
-// a call and a renewal together must take less than two thirds of a session: after that time without a renewal, as while the coordinator
-// is frozen, a master stops by its own clock.
+// step bounds a call to the coordinator, which neither answers nor refuses while it is frozen. It also bounds the renewal of the master.
+// A pause, a call and a renewal together must take less than two thirds of a session: a master that is not renewed for that long while
+// the coordinator is frozen stops by its own clock.
 func (c *Config) step() time.Duration { return min(time.Second, c.Session/6) }
 
 const (

@@ -125,7 +125,7 @@ func (l *Loop) every(ctx context.Context, period time.Duration, tick func(ctx co
 		case <-ticker.C:
 		}
 		now := l.cfg.Now()
-		if gap := now.Sub(last); gap >= period/2 { // not right behind a tick that came late
+		if gap := now.Sub(last); gap >= period/2 { // else it follows a late tick too closely
 			last = now
 			tick(ctx, now, gap < 2*period)
 		}

@@ -23,8 +23,8 @@ const (
 	lastPatience = 5 * time.Minute
 )
 
-// errOwnURL stands for the answer of a leader with this orchestrator's own URL: an earlier process, whose session is not
-// over yet. Another orchestrator that was given the same URL by mistake loses the lead less and less often.
+// errOwnURL replaces the answer of a leader that has this orchestrator's own URL: an earlier process, whose session has not
+// ended yet. If another orchestrator has the same URL by mistake, it loses the lead less and less often.
 var errOwnURL = errors.New("its URL is that of this orchestrator")
 
 // leaderWatch is what a standby knows of the leader.
@@ -47,8 +47,8 @@ func (l *Loop) watchLeader(ctx context.Context) {
 	}
 }
 
-// askLeader asks once. That the coordinator names the leader, and later that it ends the leader's term, proves that this
-// orchestrator's session lives. Without that proof the silence is this orchestrator's own.
+// askLeader asks once. The coordinator's answers prove that this orchestrator's own session lives: first the leader's name,
+// later the end of the leader's term. Without them this orchestrator may be cut off, and not the leader.
 func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWatch) {
 	began := l.cfg.Now()
 	callCtx, cancel := context.WithTimeout(ctx, l.cfg.step())
@@ -70,7 +70,7 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 	w.asked = now
 	switch {
 	case ctx.Err() != nil:
-	case now.Sub(began) > 2*(l.cfg.step()+leaderTimeout): // stood still meanwhile
+	case now.Sub(began) > 2*(l.cfg.step()+leaderTimeout): // this process stood still
 		w.heard = now
 	case err == nil:
 		w.heard, w.patience = began, leaderPatience

@@ -98,7 +98,7 @@ func (a *API) again(ctx context.Context, op dbaas.Operation) (ended bool, err er
 	ctx, cancel := context.WithTimeout(ctx, keyLookup)
 	defer cancel()
 	if _, err = a.cfg.Store.Lookup(ctx, op.ID); err != nil {
-		return false, nil // not known, or not to be known at the moment
+		return false, nil // op is not known, or persdb does not answer
 	}
 	_, err = a.cfg.Dispatcher.Write(ctx, op) // persdb compares the requests, and runs nothing.
 	if err != nil && dbaas.CodeOf(err) != dbaas.CodeMismatch {

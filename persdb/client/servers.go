@@ -115,8 +115,8 @@ func (a *attempts[T]) try(ctx context.Context, at int, r rpc.Request) (done bool
 	return true
 }
 
-// silence is how long a server that gave no answer is skipped once another server has answered: asking it again takes longer
-// than a probe, while the call may succeed at another server as soon as that becomes active.
+// silence is how long a server that gave no answer is skipped once another server has answered: trying it again takes longer
+// than a probe, and by then the call may have succeeded at a server that became active.
 const silence = 2 * time.Second
 
 func (c *Client) isSilent(at int) bool {
@@ -156,7 +156,7 @@ func watched[T any](ctx context.Context, to *rpc.Caller, call func(context.Conte
 	return call(ctx)
 }
 
-// begun is watched for a call whose answer is read after the call: the server is probed until the answer begins.
+// begun is like watched, for a call whose answer is read after the call: it probes the server until the answer begins.
 func begun[T any](ctx context.Context, to *rpc.Caller, call func(context.Context) (T, error)) (T, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := probeOften(ctx, to, end)

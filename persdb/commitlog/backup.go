@@ -88,7 +88,7 @@ func (s *Store) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backu
 }
 
 func backupError(err error) error {
-	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are alike.
 	case dbaas.CodeInvalid, dbaas.CodeFull, dbaas.CodeUnavailable:
 		return err
 	}

@@ -131,7 +131,7 @@ func (s *Store) Await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 
 // unread converts errors of reading to the codes that callers expect.
 func unread(err error) error {
-	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are alike.
 	case dbaas.CodeGone, dbaas.CodeDamaged, dbaas.CodeNotFound, dbaas.CodeUnavailable:
 		return err
 	}

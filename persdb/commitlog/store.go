@@ -342,7 +342,7 @@ func (s *Store) Claim(ctx context.Context) (dbaas.Epoch, error) {
 
 // unavailable keeps the codes that callers distinguish and converts all others to CodeUnavailable: certainly not done.
 func unavailable(err error) error {
-	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are alike.
 	case dbaas.CodeFull, dbaas.CodeStaleEpoch, dbaas.CodeUnavailable, dbaas.CodeUnknown:
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // readLimit is how long one Read may take, also with an entry of the largest size.
 const readLimit = 30 * time.Second
 
-// lookEvery is how long a read waits before it looks whether its server still answers, and the pause between two looks.
+// lookEvery is how often a running read checks whether its server still answers.
 const lookEvery = 500 * time.Millisecond
 
 // reader is a connection for Read, and the session on whose server it is.

@@ -20,8 +20,8 @@ const (
 	// connectLimit is how long a connection, or a question on a new one, may take. A paused host accepts connections and
 	// does not answer.
 	connectLimit = 2 * time.Second
-	// lockLimit ends a statement that waits for the lock of another one whose commit waits for a standby, with an ERROR.
-	// Otherwise each attempt would leave a process of the server that waits.
+	// lockLimit ends a statement with an ERROR if it waits for a lock that a commit holds while that commit waits for a
+	// standby. Without lockLimit each attempt would leave another waiting process on the server.
 	lockLimit = "800ms"
 )
 
@@ -36,8 +36,8 @@ type server struct {
 	silence      time.Duration // silence
 }
 
-// For as long as silence, a server that did not answer in time is tried after the others, and briefly: for one part in
-// silentShare of connectLimit. Trying it may take all the time that it gets, and no other server is tried in that time.
+// For the time silence, a server that did not answer in time is tried after the others, and only for
+// connectLimit/silentShare: the attempt may take all of this time, and no other server is tried during it.
 const (
 	silence     = 3 * time.Second
 	silentShare = 6

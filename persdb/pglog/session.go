@@ -74,8 +74,8 @@ func (s *session) step(limit time.Duration, name statement, params ...[]byte) (a
 	return a, nil
 }
 
-// await returns when a standby has on its disk what a look has seen, or when PostgreSQL warns. It uses nothing else of
-// later looks: they may show entries of another process that no standby has.
+// await looks again until a standby has on its disk everything in seen, or until PostgreSQL warns. From later looks it
+// takes only flushed: they may show entries of another process that no standby has.
 func (s *session) await(seen *logView) error {
 	for !seen.flushed && s.warning == "" {
 		wait.For(context.Background(), lookPause)

@@ -72,7 +72,7 @@ func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want 
 	entries := seed.Entries
 	seed.Entries = func(add func(commitlog.Record) error) error {
 		return entries(func(r commitlog.Record) error {
-			at = r.Entry.At // last it is that of plan.Seq.
+			at = r.Entry.At // ends as the time of plan.Seq.
 			return add(r)
 		})
 	}
@@ -282,7 +282,7 @@ func (of stretch) entries(ctx context.Context, p place.Place, each func(archive.
 				return failed
 			}
 			chain, reached := c.Chain(after)
-			if reached < of.last || lists(c, s.Name) { // the entries are gone, or the place lists what it has not.
+			if reached < of.last || lists(c, s.Name) { // the entries are gone, or the list names a missing object.
 				return err
 			}
 			segments = upTo(chain, of.last)

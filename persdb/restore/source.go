@@ -84,7 +84,7 @@ func (b *body) bounded(call func()) {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (n int, err error) {
 	b.bounded(func() { n, err = b.in.Read(p) })
-	if err == io.EOF { // a body ends with it as it is; an error may wrap it.
+	if err == io.EOF { // unwrapped, it is the end of the body; an error may wrap it.
 		return n, err
 	}
 	return n, b.source.note(b.ctx, err)

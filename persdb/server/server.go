@@ -64,10 +64,10 @@ type server struct {
 func New(store Store, log *slog.Logger) http.Handler {
 	s := &server{store: store, commits: newGate(1), pages: newGate(largePages)}
 	mux := &rpc.Mux{Failed: func(ctx context.Context, pattern string, err error) {
-		if dbaas.IsNotActive(err) { // the caller asks another one.
+		if dbaas.IsNotActive(err) { // the caller asks another persdb.
 			return
 		}
-		switch code := dbaas.CodeOf(err); code { //nolint:exhaustive // the others say what the caller did.
+		switch code := dbaas.CodeOf(err); code { //nolint:exhaustive // all others are expected answers.
 		case dbaas.CodeInternal, dbaas.CodeDamaged, dbaas.CodeUnavailable, dbaas.CodeUnknown:
 			log.WarnContext(ctx, "request failed", logkey.Route, pattern, logkey.Code, code, logkey.Error, err)
 		}
@@ -97,8 +97,8 @@ func New(store Store, log *slog.Logger) http.Handler {
 	})
 }
 
-// active returns the handler of a call that only the active persdb answers: a caller that has found none makes this one
-// the active one.
+// active returns the handler of a call that only the active persdb answers. A caller that has found no active persdb makes
+// this one active first (HeaderTakeOver).
 func (s *server) active(h rpc.Handler) rpc.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get(client.HeaderTakeOver) != "" {

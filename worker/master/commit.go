@@ -135,7 +135,7 @@ func (m *Master) commit(ctx context.Context, batch []ref) error {
 		moved = m.take(ctx, r, by.Cluster, c.Results[i], len(batch)) || moved
 	}
 	if !moved {
-		return m.failed(ctx, batch, by.Epoch, dbaas.Errorf(dbaas.CodeUnavailable, "persdb put every operation of the commit off"))
+		return m.failed(ctx, batch, by.Epoch, dbaas.Errorf(dbaas.CodeUnavailable, "persdb deferred every operation of the commit"))
 	}
 	return m.complete(ctx, c.Entry)
 }

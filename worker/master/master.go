@@ -30,16 +30,16 @@ const (
 	maxBatchOps = 512
 	// maxBatchBytes bounds one commit's requests; a single larger message is committed alone.
 	maxBatchBytes = 1 << 20
-	// askTime bounds a question of CatchUp to persdb, and askFor all of them. A replica without persdb cannot serve writes, and
-	// another worker may have it: persdb answered a moment ago, when the epoch was claimed.
+	// askTime bounds one request of CatchUp to persdb, and askFor all of them. A worker that does not reach persdb cannot serve
+	// writes, but another worker may reach it: persdb answered a moment ago, when the epoch was claimed.
 	askTime = 2 * time.Second
 	askFor  = 5 * time.Second
 	// finishing is how many finished commits may wait to be broadcast and answered while the next commit is in flight.
 	finishing = 2
 
 	defaultCommitTimeout = 10 * time.Second
-	// defaultSendTimeout exceeds the bus's own times: a confirm that is missing in a cluster, the way to another node, and the confirm
-	// there. A shorter one would end a reply before its repetition.
+	// defaultSendTimeout leaves time for a repetition in a cluster: the missing confirm, the connection to another node, and the
+	// confirm there. A shorter timeout would end a reply before it is repeated.
 	defaultSendTimeout = 4 * time.Second
 	defaultBackoff     = 10 * time.Millisecond
 	maxBackoff         = 500 * time.Millisecond

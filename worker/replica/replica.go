@@ -74,10 +74,10 @@ const (
 	// Entries that do not fit are dropped and read from the log later.
 	maxInbox      = 8192
 	maxInboxBytes = 64 << 20
-	// bindWait is how long the first snapshot waits for the subscription, which saves a second look at the log. A cluster
-	// with a silent node binds no queue for some 10 s.
+	// bindWait bounds how long the first snapshot waits for the subscription to syncQ, so that the log need not be read a
+	// second time. A cluster with a silent node binds no queue for some 10 s.
 	bindWait = 250 * time.Millisecond
-	// longestPause bounds the pause after a failed call of persdb: reads may wait for what the log has.
+	// longestPause bounds the pause after a failed call of persdb: reads may wait for entries that only the log has.
 	longestPause = 500 * time.Millisecond
 )
 

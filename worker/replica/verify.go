@@ -240,7 +240,7 @@ func (r *Replica) suspect(f *file, reason error) {
 	}
 }
 
-// readerEnded is the error of a comparison whose Reader was ended. While writes last, every comparison of the part may end so.
+// readerEnded is the error of a comparison whose Reader was stopped. While writes continue, every comparison of the part may fail like this.
 func readerEnded(err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the reader was ended", errors.Join(errSlowPart, err))
 }

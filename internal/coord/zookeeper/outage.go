@@ -28,7 +28,7 @@ type outage struct {
 
 	mu      sync.Mutex // guards the fields below
 	streak  wait.Streak
-	was     bool      // reached before
+	reached bool      // at least once
 	unknown time.Time // since when all servers had no name; zero while that is not so
 	why     error     // why no server was reached last
 }
@@ -44,7 +44,7 @@ func (o *outage) failed(server string, err error) {
 	if o.streak.Fail() {
 		o.log.Warn("coordinator not reached, trying again", logkey.Addr, server, logkey.Error, err)
 	}
-	if unknown, ok := errors.AsType[*net.DNSError](err); !ok || !unknown.IsNotFound || o.was {
+	if unknown, ok := errors.AsType[*net.DNSError](err); !ok || !unknown.IsNotFound || o.reached {
 		o.unknown = time.Time{}
 		return
 	}
@@ -65,7 +65,7 @@ func (o *outage) over() {
 	if failures := o.streak.End(); failures > 0 {
 		o.log.Info("coordinator reached", logkey.Count, failures, logkey.Took, took)
 	}
-	o.was, o.unknown, o.why = true, time.Time{}, nil
+	o.reached, o.unknown, o.why = true, time.Time{}, nil
 }
 
 // reason returns why no server was reached last, or nil.

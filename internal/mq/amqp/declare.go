@@ -19,7 +19,7 @@ func Declare(ctx context.Context, config Config) ([]string, error) {
 		return nil, fmt.Errorf("bus settings: %w", err)
 	}
 	pause := wait.Backoff{First: roundPause, Cap: roundPause}
-	var last error // more than that the time is over
+	var last error // the last failure before ctx ended
 	for {
 		declared, failed := declareAll(ctx, config)
 		if failed == nil {

@@ -53,9 +53,9 @@ func patience(err error) (limit time.Duration, never bool) {
 // hope decides when a connection that has never been up is given up. A connection that was up is not: its settings are
 // right, and the broker may be in the middle of a change.
 type hope struct {
-	was   bool          // up
-	limit time.Duration // patience with the present errors
-	since time.Time     // of them
+	wasUp bool
+	limit time.Duration // how long the present errors may last
+	since time.Time     // when they began
 }
 
 // after records the result of a try. It returns err with the time that it lasted once it counts as final.
@@ -64,8 +64,8 @@ func (h *hope) after(err error) error {
 	_, connecting := errors.AsType[*connectError](err)
 	switch {
 	case err == nil || !connecting: // the login succeeded
-		h.was = true
-	case h.was:
+		h.wasUp = true
+	case h.wasUp:
 	case !never:
 		h.limit = 0 // the next refusal is the first
 	case limit != h.limit:

@@ -14,12 +14,12 @@ import (
 const (
 	// memberLimit bounds the wait for the answers that show whether a node belongs to the cluster.
 	memberLimit = time.Second
-	// memberPeriod is the pause between two looks at that.
+	// memberPeriod is the pause between two such checks.
 	memberPeriod = 2 * time.Second
-	// pulsePeriod is the pause between two questions that keep bytes coming from the node.
+	// pulsePeriod is the pause between two requests that make the node send bytes.
 	pulsePeriod = 500 * time.Millisecond
-	// silentLimit is how long nothing may come after such a question. Reads whose answers go to a node that is paused
-	// wait this long and pulsePeriod.
+	// silentLimit is how long the node may send nothing after such a request. A read whose answer goes to a paused node
+	// waits for up to pulsePeriod plus silentLimit.
 	silentLimit = time.Second
 )
 
@@ -97,7 +97,7 @@ func (s *session) lookAll(queues []string) <-chan found {
 	return answers
 }
 
-// readQueues returns the names of readQ at each node. A node that finds one of another node reaches that node.
+// readQueues returns the names of readQ at each node. A node that finds another node's readQ reaches that node.
 func (n names) readQueues(c Config) []string {
 	all := make([]string, len(c.nodes))
 	for i, at := range c.nodes {
@@ -213,7 +213,7 @@ func (s *session) listen(answered <-chan struct{}) {
 	}
 }
 
-// waits waits, and reports whether the session is still up.
+// waits pauses for d. It reports false if the session ends first.
 func (s *session) waits(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -32,7 +32,7 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	if err != nil {
 		return launch.Instance{}, err
 	}
-	if c.Status == statusCreated { // never started; a dead container has had its life
+	if c.Status == statusCreated { // never started; a dead container is not restarted
 		if c, err = l.run(ctx, c); err != nil {
 			return launch.Instance{}, err
 		}
@@ -96,7 +96,7 @@ func (l *Launcher) made(ctx context.Context, startID string) (Container, error) 
 		return Container{}, launch.Unavailable("start worker", err)
 	}
 	if c.Labels[labelStack] != l.config.Stack || c.Labels[labelStart] != startID {
-		return Container{}, fmt.Errorf("start worker: container %s (%s) has the name and is not of this start: remove it", c.Name, c.ID)
+		return Container{}, fmt.Errorf("start worker: container %s (%s) has this name but was not made by this start: remove it", c.Name, c.ID)
 	}
 	return c, nil
 }

@@ -1,4 +1,4 @@
-// Package hosts makes one launcher of the launchers of several hosts. A host whose launcher does not answer delays no
+// Package hosts combines the launchers of several hosts into one launcher. A host whose launcher does not answer delays no
 // call for another host.
 package hosts
 

@@ -37,8 +37,8 @@ const comparedWriters = 8
 // compareWith returns a *HistoryError if the archive has another history than the store. It compares the newest
 // position, and the newest entry of each of the last comparedWriters writers.
 func (a *Archiver) compareWith(ctx context.Context, c *archive.Catalog) error {
-	// Asked after the archive was read: if another process has taken over the shared log, this fails. The store would
-	// otherwise be compared although it lacks entries of that process.
+	// Call Head after the archive was read: Head fails if another process has taken over the shared log. Otherwise the
+	// store would be compared although it lacks entries of that process.
 	if _, err := a.store.Head(ctx); err != nil {
 		return err
 	}
@@ -99,15 +99,16 @@ func (a *Archiver) holds() held {
 	return held{after: max(trimmed, a.skipped), position: a.position, restorable: !a.want}
 }
 
-// in reports whether a catalog that was read after holds was called has all of h.
+// in reports whether c, a catalog that was read after the call of holds, has all of h.
 func (h held) in(c *archive.Catalog) bool {
 	_, reached := c.Chain(h.after)
 	ranges := c.Ranges()
 	return reached >= h.position && (!h.restorable || len(ranges) > 0 && ranges[len(ranges)-1].Last >= h.position)
 }
 
-// beginAgain counts a loss and makes begin run again. The archive has lost entries, and has only c: an old copy of it was put
-// in its place, or objects were removed. What the log still has is then stored again, and a snapshot ends the gap of the rest.
+// beginAgain counts a loss and makes begin run again. The archive has lost entries and now has only c: an old copy of the
+// archive was put in its place, or objects were removed. The entries that the log still has are stored again. A snapshot ends the
+// gap of the others.
 func (a *Archiver) beginAgain(ctx context.Context, had held, c *archive.Catalog) {
 	a.cfg.Log.ErrorContext(ctx, "the archive has lost entries, those that the log still has are stored again; see rideshare archive list", logkey.Seq, had.position)
 	a.mu.Lock()

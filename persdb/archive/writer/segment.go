@@ -43,7 +43,7 @@ func (a *Archiver) next(ctx context.Context) error {
 	a.mu.Unlock()
 	present := a.store.ArchiveState()
 	records, err := a.store.Records(ctx, position, a.cfg.segmentBytes)
-	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are alike.
 	case dbaas.CodeOK:
 	case dbaas.CodeGone:
 		a.skip(ctx, a.store.ArchiveState().Trimmed)

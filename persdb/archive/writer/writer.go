@@ -70,7 +70,7 @@ type Archiver struct {
 	stopped atomic.Bool // another process writes, or the histories differ
 	tidied  time.Time   // when upkeep last called tidy; only upkeep uses it
 
-	mu       sync.Mutex   // guards the fields below, and is held in calls of store.Archived: after unsettle only begin makes one
+	mu       sync.Mutex   // guards the fields below; held during calls of store.Archived, so that after unsettle only begin calls it
 	ready    bool         // begin has read the archive's state
 	position dbaas.Seq    // the next segment begins after it
 	skipped  dbaas.Seq    // the newest position that was skipped: the archive may lack entries up to it
