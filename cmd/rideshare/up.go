@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -57,6 +56,9 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if err = out.follow(ctx, cfg.Log); err != nil {
+		return err
+	}
+	if err = removeStaleReadyFile(u.ReadyFile); err != nil {
 		return err
 	}
 	running, err := system.Start(ctx, cfg) // a large database takes as long as it takes
@@ -266,26 +268,4 @@ func joinUsage(errs ...error) error {
 		return &usageError{msg: err.Error()}
 	}
 	return nil
-}
-
-// writeReadyFile writes the file, if a file is given, and returns a function that removes it.
-func writeReadyFile(file string, urls system.URLs) (remove func() error, err error) {
-	if file == "" {
-		return func() error { return nil }, nil
-	}
-	text := fmt.Sprintf(`{"gateway":%q,"users":%q,"rides":%q,"orchestrator":%q,"pid":%d}`+"\n",
-		urls.Gateway, urls.Users, urls.Rides, urls.Orchestrator, os.Getpid())
-	temp := file + ".tmp"
-	if err := os.WriteFile(temp, []byte(text), 0o600); err != nil {
-		return nil, fmt.Errorf("write ready file: %w", err)
-	}
-	if err := os.Rename(temp, file); err != nil {
-		return nil, fmt.Errorf("write ready file: %w", err)
-	}
-	return func() error {
-		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove ready file: %w", err)
-		}
-		return nil
-	}, nil
 }

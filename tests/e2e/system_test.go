@@ -165,7 +165,7 @@ func (s *system) launch() error {
 }
 
 // readReady reads the ready file. Since it is written atomically, a file that is
-// there is whole.
+// there is whole. That of an earlier process, which was killed, counts as none.
 func (s *system) readReady() error {
 	text, err := os.ReadFile(s.readyFile())
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *system) readReady() error {
 		return fmt.Errorf("ready file %s: %w", text, err)
 	}
 	if s.PID != s.proc.pid() {
-		return fmt.Errorf("ready file names pid %d, the process has %d", s.PID, s.proc.pid())
+		return fmt.Errorf("ready file names pid %d, the process has %d: %w", s.PID, s.proc.pid(), fs.ErrNotExist)
 	}
 	for _, base := range []string{s.Gateway, s.Users, s.Rides, s.Orchestrator} {
 		if !strings.HasPrefix(base, s.scheme()+"127.0.0.1:") || strings.HasSuffix(base, ":0") {
@@ -247,8 +247,6 @@ func (s *system) Kill(t *testing.T) {
 		}
 		return nil
 	})
-	// What nobody could remove any more; the next start writes it anew.
-	_ = os.Remove(s.readyFile())
 }
 
 func (s *system) kill() error {

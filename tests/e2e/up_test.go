@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -25,25 +29,44 @@ func TestUp_OneProcess_ReadyInAFractionOfASecond(t *testing.T) {
 	}
 }
 
-// A second `up` on the same directory is refused in one clear line, and the first
-// goes on.
+// A second `up` on the same directory is refused in one clear line, and the first goes on and keeps its ready file.
 func TestUp_SameDataTwice_SecondRefused(t *testing.T) {
 	sys := start(t, setup{owned: true})
-	args := sys.upArgs()
-	for i, arg := range args {
-		if arg == sys.readyFile() {
-			args[i] = sys.readyFile() + "2"
-		}
-	}
-	second := runBinary(t, nil, args...)
+	second := runBinary(t, nil, sys.upArgs()...)
 	second.expect(t, 1, sys.dataDir())
 	if lines := strings.Count(strings.TrimSpace(second.stderr), "\n"); lines != 0 {
 		t.Errorf("stderr: got %q, want one line", second.stderr)
 	}
-	if _, err := os.Stat(sys.readyFile() + "2"); err == nil {
-		t.Error("the refused one wrote its ready file")
+	if err := sys.readReady(); err != nil {
+		t.Errorf("the ready file of the first: %v", err)
 	}
 	sys.PutUser(t, "ann")
+}
+
+// The ready file of a killed `up` does not outlast the next start, even if that one is never ready.
+func TestUp_ReadyFileOfAKilledProcess_RemovedByTheNextStart(t *testing.T) {
+	sys := start(t, setup{owned: true})
+	sys.Kill(t)
+	if _, err := os.Stat(sys.readyFile()); err != nil {
+		t.Fatalf("after the kill: %v", err)
+	}
+	args := append(sys.upArgs(), "--bus", "amqp://127.0.0.1:1/", "--coordinator", "zk://127.0.0.1:1", "--launcher", "process")
+	waiting, err := startProcess(filepath.Join(t.TempDir(), "log"), []string{markerEnv + "=" + sys.id}, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = waiting.signal(syscall.SIGKILL) }() // it has ended, if the test is as it should be
+	eventually(t, startLimit, func() error {
+		if _, missing := os.Stat(sys.readyFile()); !errors.Is(missing, fs.ErrNotExist) {
+			return errors.New("the ready file is still there")
+		}
+		return nil
+	})
+	if err = waiting.signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	<-waiting.done
+	sys.Start(t)
 }
 
 // A busy port is an error at start, in one line that names the address.

@@ -220,11 +220,17 @@ func (s *system) awaitReady(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		var urls struct{ Orchestrator string }
-		if err = json.Unmarshal(text, &urls); err != nil {
+		var ready struct {
+			Orchestrator string
+			PID          int
+		}
+		if err = json.Unmarshal(text, &ready); err != nil {
 			return err
 		}
-		s.orchestrator = urls.Orchestrator
+		if ready.PID != s.cmd.Process.Pid {
+			return fmt.Errorf("the ready file is that of an earlier process, %d", ready.PID)
+		}
+		s.orchestrator = ready.Orchestrator
 		return nil
 	})
 }
