@@ -37,7 +37,7 @@ func (a admin) open(ctx context.Context, out *output) (end func(), err error) {
 		Addr: a.Admin, Handler: telemetry.WithMetrics(out.metrics, telemetry.Profiles()), Log: log, TLS: out.tls.Server(false),
 	})
 	if err = server.Open(ctx); err != nil {
-		return nil, err
+		return nil, out.nameSettings(err, "admin")
 	}
 	log.InfoContext(ctx, "admin listener started", logkey.Addr, server.Addr())
 	if err = os.Setenv(envAdmin, childAdmin); err != nil { // only processes started from here on see it

@@ -56,7 +56,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	listener, err := bind(ctx, log, l.Listen, end)
+	listener, err := bind(ctx, out, log, l.Listen, end)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if token == "" && !out.tls.Verifies() {
 		log.WarnContext(ctx, "no LAUNCHER_TOKEN_FILE: everybody who reaches the launcher can start and end workers", logkey.Addr, l.Listen)
 	}
-	return serve(ctx, part{
+	return serve(ctx, out, part{
 		ServerConfig: httpapi.ServerConfig{
 			Addr: l.Listen, AllowedHosts: l.AllowedHosts, Listener: listener, ReadTimeout: launcherTimeout, WriteTimeout: launcherTimeout,
 			Handler: launcher.Handler(), TLS: out.tls.Server(true), Log: log,

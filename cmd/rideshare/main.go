@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	_ "time/tzdata" // time zones, for systems without time zone files
@@ -107,8 +108,9 @@ func asFlag(args []string) []string {
 	return append(slices.Clone(args[1:]), "--help")
 }
 
+// fail prints the reason, in one line even if it is several.
 func fail(w io.Writer, err error) int {
-	_, _ = fmt.Fprintf(w, "rideshare: %v\n", err)
+	_, _ = fmt.Fprintf(w, "rideshare: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	return exitFailed
 }
 

@@ -110,7 +110,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 		About: about(out.settings),
 	})
 	if err != nil {
-		return err
+		return out.nameSettings(err, "listen")
 	}
 	select {
 	case <-ctx.Done():

@@ -57,7 +57,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	listener, err := bind(ctx, log, p.Listen, end)
+	listener, err := bind(ctx, out, log, p.Listen, end)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if err = telemetry.Register(out.metrics, append(system.StoreMetrics(store), system.ActiveMetric(store.Active))...); err != nil {
 		return errors.Join(err, store.Close())
 	}
-	return serve(ctx, part{
+	return serve(ctx, out, part{
 		ServerConfig: httpapi.ServerConfig{
 			Addr: p.Listen, AllowedHosts: p.AllowedHosts, Listener: listener, WriteTimeout: pollTimeout,
 			Exposed: p.exposed(out, "everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),

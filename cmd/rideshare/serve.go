@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"syscall"
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/lifeline"
@@ -81,7 +83,7 @@ func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, e
 // part can listen at addr, and returns nil. It calls end when the parent is gone. A part calls it before it opens anything,
 // so that an occupied port has no other effect. It does not listen yet: while a part opens its files, callers must be
 // refused, because a call that is accepted but not answered has an unknown outcome.
-func bind(ctx context.Context, log *slog.Logger, addr string, end func()) (net.Listener, error) {
+func bind(ctx context.Context, out *output, log *slog.Logger, addr string, end func()) (net.Listener, error) {
 	if err := checkListen(addr); err != nil {
 		return nil, err
 	}
@@ -91,9 +93,23 @@ func bind(ctx context.Context, log *slog.Logger, addr string, end func()) (net.L
 	}
 	free, err := httpapi.Listen(ctx, addr)
 	if err != nil {
-		return nil, err
+		return nil, out.nameSettings(err, "listen")
 	}
 	return nil, free.Close()
+}
+
+// nameSettings adds to the error of an occupied port the settings that choose another port. flags are their names.
+func (o *output) nameSettings(err error, flags ...string) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	var names []string
+	for _, s := range o.settings {
+		if slices.Contains(flags, strings.TrimPrefix(s.Name, "--")) {
+			names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.Env))
+		}
+	}
+	return fmt.Errorf("%w: end what listens there, or choose another with %s", err, strings.Join(names, ", "))
 }
 
 // checkListen checks the address of --listen.
@@ -105,7 +121,7 @@ func checkListen(addr string) error {
 }
 
 // serve serves a part until ctx ends or its listener fails, then closes it within stopLimit.
-func serve(ctx context.Context, p part) error {
+func serve(ctx context.Context, out *output, p part) error {
 	if err := checkListen(p.Addr); err != nil {
 		return err
 	}
@@ -113,7 +129,7 @@ func serve(ctx context.Context, p part) error {
 	if p.onShutdown != nil {
 		server.OnShutdown(p.onShutdown)
 	}
-	err := server.Open(ctx)
+	err := out.nameSettings(server.Open(ctx), "listen")
 	if err == nil {
 		p.Log.InfoContext(ctx, "part started", logkey.Addr, server.Addr())
 		select {

@@ -90,7 +90,7 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{ServerConfig: p.server(out, u.Listen, u.hosts, users.Handler()), close: users.Close})
+	return serve(ctx, out, part{ServerConfig: p.server(out, u.Listen, u.hosts, users.Handler()), close: users.Close})
 }
 
 // ridesCommand is `rideshare rides`.
@@ -129,7 +129,7 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{ServerConfig: p.server(out, r.Listen, r.hosts, rides.Handler()), close: rides.Close})
+	return serve(ctx, out, part{ServerConfig: p.server(out, r.Listen, r.hosts, rides.Handler()), close: rides.Close})
 }
 
 // gatewayCommand is `rideshare gateway`.
@@ -154,5 +154,5 @@ func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{ServerConfig: p.server(out, g.Listen, g.hosts, service.Handler()), close: service.Close})
+	return serve(ctx, out, part{ServerConfig: p.server(out, g.Listen, g.hosts, service.Handler()), close: service.Close})
 }

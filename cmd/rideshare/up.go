@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"rideshare/internal/httpapi"
@@ -65,8 +64,8 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while opening: nothing went wrong
 	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w (end what listens there, or choose addresses with --gateway, --users, --rides, --orchestrator)", err)
+	if occupied, ok := errors.AsType[*system.OccupiedError](err); ok {
+		return out.nameSettings(err, occupied.Parts...) // each has the name of its flag
 	}
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 		Exposed: w.exposed(out, "everybody who reaches it may give this worker a role: let only the orchestrator reach it, set --tls-ca, or listen on 127.0.0.1"),
 	})
 	if err = server.Open(ctx); err != nil {
-		return err
+		return out.nameSettings(err, "listen")
 	}
 	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: cmp.Or(w.ControlURL, server.URL()), Log: log}
 	cfg.Reads.AnswerBytes = w.AnswerMiB << 20

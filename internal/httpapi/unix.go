@@ -63,7 +63,7 @@ func removeStale(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
-		return errors.Join(fmt.Errorf("listen on %s: another process serves it", path), conn.Close())
+		return errors.Join(fmt.Errorf("listen on %s: another process serves it: %w", path, syscall.EADDRINUSE), conn.Close())
 	case !errors.Is(err, syscall.ECONNREFUSED):
 		return nil // no socket here; net.Listen reports other errors
 	}
