@@ -25,7 +25,7 @@ type archiveCommand struct {
 // archiveSource holds the settings that both sub-commands of archive have.
 type archiveSource struct {
 	Archive string `arg:"" placeholder:"ARCHIVE" help:"Archive: file:///folder or s3://bucket/prefix?endpoint=URL&region=R."`
-	Cluster string `default:"" placeholder:"ID" help:"Cluster, if the archive holds several."`
+	Cluster string `default:"" placeholder:"ID" env:"ARCHIVE_CLUSTER" help:"Cluster, if the archive holds several."`
 	archiveKeys
 }
 

@@ -12,14 +12,14 @@ import (
 // clientSettings are the settings of the commands that call the HTTP API.
 type clientSettings struct {
 	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; its first 'bearer' or 'basic' line is sent."`
-	User     string `default:"" placeholder:"NAME" help:"User, instead of --auth-file. The password is RIDESHARE_PASSWORD, or is asked for."`
+	User     string `default:"" placeholder:"NAME" env:"RIDESHARE_USER" help:"User, instead of --auth-file. The password is RIDESHARE_PASSWORD, or is asked for."`
 }
 
 const envPassword = "RIDESHARE_PASSWORD"
 
 // authorization returns the Authorization header to send, "" without credentials. It may ask for the password.
 func (c clientSettings) authorization(ctx context.Context, out *output) (string, error) {
-	if c.User != "" {
+	if c.User != "" && (out.given("--user") || !out.given("--auth-file")) {
 		if err := httpapi.CheckName(c.User); err != nil {
 			return "", usagef("--user: %v", err)
 		}

@@ -46,6 +46,11 @@ func effective(kctx *kong.Context) []console.Setting {
 	return all
 }
 
+// given reports whether the flag is on the command line.
+func (o *output) given(flag string) bool {
+	return slices.ContainsFunc(o.settings, func(s console.Setting) bool { return s.Name == flag && s.Source == "flag" })
+}
+
 // namedURL matches the name in front of a URL, as --launcher has it for each host.
 var namedURL = regexp.MustCompile(`^[a-z0-9-]+=`)
 

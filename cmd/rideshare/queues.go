@@ -12,7 +12,7 @@ import (
 type queuesCommand struct {
 	busSettings
 	Prefix string        `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
-	Wait   time.Duration `default:"60s" help:"How long to wait until every node is reachable and has joined (${default})."`
+	Wait   time.Duration `default:"60s" env:"QUEUES_WAIT" help:"How long to wait until every node is reachable and has joined (${default})."`
 }
 
 // Run declares the queues and prints their names.

@@ -17,9 +17,9 @@ import (
 
 // restoreCommand is `rideshare restore`.
 type restoreCommand struct {
-	From    string     `required:"" placeholder:"ARCHIVE" help:"Archive, file:///folder or s3://bucket/prefix?endpoint=URL&region=R, or a backup file, as 'rideshare backup' makes it."`
-	Data    string     `required:"" placeholder:"DIR" help:"Data folder to make. It must be missing or empty."`
-	Cluster string     `default:"" placeholder:"ID" help:"Cluster, if the archive holds several."`
+	From    string     `required:"" placeholder:"ARCHIVE" env:"RESTORE_FROM" help:"Archive, file:///folder or s3://bucket/prefix?endpoint=URL&region=R, or a backup file, as 'rideshare backup' makes it."`
+	Data    string     `required:"" placeholder:"DIR" env:"RESTORE_DATA" help:"Data folder to make. It must be missing or empty."`
+	Cluster string     `default:"" placeholder:"ID" env:"RESTORE_CLUSTER" help:"Cluster, if the archive holds several."`
 	At      string     `default:"" placeholder:"TIME" help:"Restore the last entry that is not after this time, in the form of RFC 3339."`
 	Seq     *dbaas.Seq `placeholder:"N" help:"Restore this position. Default: the newest."`
 	JSON    string     `name:"json" default:"" placeholder:"FILE" env:"RESTORE_JSON" help:"Write the new folder's cluster id, position, its time, the time of the next entry, and the parent there as JSON."`

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"rideshare/internal/coord/zookeeper"
-	"rideshare/orchestrator/console"
 )
 
 // With a session shorter than minSession a busy machine is mistaken for a dead one. A session longer than maxSession is
@@ -31,8 +29,7 @@ func (s sessionSetting) checkSession() error {
 // refuseSession returns an error if the command line has another length than the default in a mode where it would have no
 // effect. The environment may have a length, for other commands.
 func (s sessionSetting) refuseSession(out *output, because string) error {
-	onCommandLine := slices.ContainsFunc(out.settings, func(c console.Setting) bool { return c.Name == "--session" && c.Source == "flag" })
-	if onCommandLine && s.Session != zookeeper.DefaultSessionTimeout {
+	if out.given("--session") && s.Session != zookeeper.DefaultSessionTimeout {
 		return usagef("--session: %v would change nothing: %s", s.Session, because)
 	}
 	return nil

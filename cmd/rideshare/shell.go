@@ -12,8 +12,8 @@ import (
 type shellCommand struct {
 	URL     string  `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, ${orSeveral} (${default})."`
 	Command *string `short:"c" placeholder:"SQL" help:"Run this text instead of standard input."`
-	Bail    bool    `help:"End at the first error, if the input is not a terminal."`
-	Mode    string  `default:"table" enum:"table,csv,json,line" help:"Form of results at the start: table, csv, json or line (${default})."`
+	Bail    bool    `env:"SHELL_BAIL" help:"End at the first error, if the input is not a terminal."`
+	Mode    string  `default:"table" enum:"table,csv,json,line" env:"SHELL_MODE" help:"Form of results at the start: table, csv, json or line (${default})."`
 	History string  `default:"" placeholder:"FILE" env:"RIDESHARE_HISTORY" help:"File of the lines that were typed; /dev/null for none. Default: .rideshare_history in the home folder."`
 	clientSettings
 }

@@ -23,7 +23,7 @@ const (
 // statusCommand is `rideshare status`.
 type statusCommand struct {
 	URL   string `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, ${orSeveral} (${default})."`
-	Watch bool   `short:"w" help:"Look again every second, until Ctrl-C."`
+	Watch bool   `short:"w" env:"STATUS_WATCH" help:"Look again every second, until Ctrl-C."`
 	JSON  string `name:"json" default:"" placeholder:"FILE" env:"STATUS_JSON" help:"Write the status there as JSON; - is standard output, without the table."`
 	clientSettings
 }
