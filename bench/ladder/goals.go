@@ -58,7 +58,7 @@ func (r *Report) addGoals() {
 		{"ride-get/batched/point-read", 0.3},
 	} {
 		if got, ok := r.Ratios[g.ratio]; ok {
-			r.Goals = append(r.Goals, Goal{Name: g.ratio, Want: g.want, Got: got.Median, Met: got.Median >= g.want})
+			r.Goals = append(r.Goals, Goal{Name: g.ratio, Want: g.want, Got: got, Met: got >= g.want})
 		}
 	}
 	clients := r.cfg.Clients[0]

@@ -89,7 +89,7 @@ func (r *Report) table() report.Section {
 	}
 	ratios := report.Table{Caption: "Ratios of the rates of one round", Head: []string{"work/path/other path", "median", "range"}}
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name].Median), r.Ratios[name].rangeText()})
+		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name]), r.Ranges[name].rangeText()})
 	}
 	about := "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag the entries by which the slowest replica was behind, before/after, the largest of all rounds."
 	return report.Section{Title: "All figures", Text: about, Tables: []report.Table{t, ratios}}

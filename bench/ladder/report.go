@@ -61,17 +61,18 @@ func (l *Lag) note() string {
 
 // Report is the result of a run.
 type Report struct {
-	Machine map[string]string `json:"machine"`
-	Rows    []*Row            `json:"rows"`
-	Ratios  map[string]Ratio  `json:"ratios"` // work/path/other path, at the first number of clients
-	Goals   []Goal            `json:"goals"`
-	Seed    uint64            `json:"seed"` // of the order of the paths
+	Machine map[string]string  `json:"machine"`
+	Rows    []*Row             `json:"rows"`
+	Ratios  map[string]float64 `json:"ratios"`       // medians, by work/path/other path, at the first number of clients
+	Ranges  map[string]Ratio   `json:"ratio_ranges"` // of each of Ratios
+	Goals   []Goal             `json:"goals"`
+	Seed    uint64             `json:"seed"` // of the order of the paths
 
 	cfg Config
 }
 
 func newReport(cfg Config) *Report {
-	return &Report{Machine: machine(), Ratios: map[string]Ratio{}, Seed: cfg.Seed, cfg: cfg}
+	return &Report{Machine: machine(), Ratios: map[string]float64{}, Ranges: map[string]Ratio{}, Seed: cfg.Seed, cfg: cfg}
 }
 
 func (c measurement) mode() string {
@@ -152,7 +153,7 @@ func (r *Report) ratio(name string, a, b measurement) {
 		return
 	}
 	if ratio, ok := ratioOf(top.Samples, bottom.Samples); ok {
-		r.Ratios[name] = ratio
+		r.Ratios[name], r.Ranges[name] = ratio.Median, ratio
 	}
 }
 
@@ -190,7 +191,7 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush returns the error.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush returns the error.
+		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name], r.Ranges[name].rangeText()) // Flush returns the error.
 	}
 	_, _ = fmt.Fprintf(t, "\nlag: entries by which the slowest replica was behind, before/after, the largest of all rounds; order of the paths: seed %d\n", r.Seed) // Flush returns the error.
 	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                               // Flush returns the error.

@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,8 +26,46 @@ func TestReport_Finish(t *testing.T) {
 	if row.Rate != 200 || row.P99 != 200 || row.CPU["server"] != 10 || row.Resident["server"] != 300 {
 		t.Errorf("got rate %v, p99 %v, cpu %v, rss %v; want 200, 200, 10, 300", row.Rate, row.P99, row.CPU, row.Resident)
 	}
-	if got := r.Ratios["point-read/batched/inprocess"].Median; got != 0.5 {
+	if got := r.Ratios["point-read/batched/inprocess"]; got != 0.5 {
 		t.Errorf("got ratio %v, want 0.5", got)
+	}
+}
+
+// Scripts read the JSON: a ratio is a number, its range stands beside it, and each row has its figures under their names.
+func TestReport_JSON_HasTheDocumentedShape(t *testing.T) {
+	r := newReport(Config{Clients: []int{128}})
+	for i, path := range []string{pathInProcess, pathBatched} {
+		for _, rate := range []float64{4, 8, 6} {
+			r.row(measurement{Work: workPoint, Path: path, Clients: 128}).add(figure{rate: rate / float64(i+1)}, nil)
+		}
+	}
+	r.finish()
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Machine map[string]string
+		Rows    []map[string]any
+		Ratios  map[string]float64
+		Ranges  map[string]map[string]float64 `json:"ratio_ranges"`
+	}
+	if err := json.Unmarshal(encoded, &got); err != nil {
+		t.Fatalf("%v in %s", err, encoded)
+	}
+	const name = "point-read/batched/inprocess"
+	if want := map[string]float64{"median": 0.5, "lowest": 0.5, "highest": 0.5}; got.Ratios[name] != 0.5 || !maps.Equal(got.Ranges[name], want) {
+		t.Errorf("got ratios %v, ranges %v, want 0.5 and %v", got.Ratios, got.Ranges, want)
+	}
+	row := got.Rows[1]
+	samples, _ := row["samples"].([]any)
+	for field, want := range map[string]any{"work": "point-read", "path": "batched", "clients": 128.0, "rate": 3.0, "p50_ms": 0.0, "p99_ms": 0.0, "errors": 0.0} {
+		if row[field] != want {
+			t.Errorf("%s: got %v, want %v", field, row[field], want)
+		}
+	}
+	if !slices.Equal(samples, []any{2.0, 4.0, 3.0}) || got.Machine["cores"] == "" {
+		t.Errorf("got samples %v, machine %v, want the rate of each round, and the cores", samples, got.Machine)
 	}
 }
 
@@ -95,7 +134,7 @@ func TestReport_CountDistinct_HasFewClients(t *testing.T) {
 		}
 	}
 	r.finish()
-	if got := r.Ratios["count-distinct/batched/batched-uncached"].Median; got != 1 {
+	if got := r.Ratios["count-distinct/batched/batched-uncached"]; got != 1 {
 		t.Errorf("got ratio %v, want 1", got)
 	}
 	if charts := r.rateSection().Charts; len(charts) != 1 || charts[0].Series[0].Points[0].Y != countClients {

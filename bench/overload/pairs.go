@@ -40,7 +40,7 @@ func playCost(ctx context.Context, s *stage) error {
 		s.result.check(row.Work+" on "+row.Path+": wrong answers or refusals", int(row.Errors), 0)
 	}
 	for _, work := range works {
-		ratio, measured := report.Ratios[work+"/"+on+"/"+off]
+		ratio, measured := report.Ranges[work+"/"+on+"/"+off]
 		if measured && !s.cfg.Short {
 			s.result.atLeast(fmt.Sprintf("%s: rate with all stages / without, median of %d rounds (%.3f-%.3f)", work, cfg.Rounds, ratio.Lowest, ratio.Highest), ratio.Median, ladder.GuardedShare)
 		}

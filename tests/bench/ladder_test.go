@@ -90,10 +90,8 @@ type report struct {
 			Before uint64 `json:"before"`
 		} `json:"lag"`
 	} `json:"rows"`
-	Seed   uint64 `json:"seed"`
-	Ratios map[string]struct {
-		Median float64 `json:"median"`
-	} `json:"ratios"`
+	Seed   uint64             `json:"seed"`
+	Ratios map[string]float64 `json:"ratios"`
 }
 
 // Every path answers every work of the ladder rightly, and leaves nothing behind.
@@ -137,7 +135,7 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 		}
 	}
 	for _, ratio := range []string{"point-read/batched/inprocess", "write/batched-2/inprocess", "write/batched-postgres/batched", "point-read/batched/tutorial", "write/batched/rpc-best", "ride-get/batched/point-read"} {
-		if got.Ratios[ratio].Median <= 0 {
+		if got.Ratios[ratio] <= 0 {
 			t.Errorf("no ratio %s", ratio)
 		}
 	}
