@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rideshare/internal/progressbar"
 )
 
 // The paths of Costs: the product without and with the features that should not slow down writes, as it is delivered or
@@ -36,7 +38,7 @@ type CostsConfig struct {
 	Clients, Streams int
 	Rounds, Rows     int
 	Duration         time.Duration // of one measurement
-	Progress         io.Writer
+	Progress         progressbar.Output
 }
 
 // Costs is the rate of writes a second in each round: without anything, with an archive, and with streams of changes.
@@ -64,7 +66,7 @@ func costPaths(embedded bool) []path {
 // MeasureCosts measures the writes of each path in turn, in another order in each round.
 func MeasureCosts(ctx context.Context, cfg CostsConfig) (costs Costs, err error) {
 	ways := costPaths(cfg.Embedded)
-	s, err := newRig(ctx, Config{Environment: cfg.Environment, Rows: cfg.Rows, Progress: cfg.Progress}, ways)
+	s, err := newRig(ctx, Config{Environment: cfg.Environment, Rows: cfg.Rows, Progress: cfg.Progress}, ways, cfg.Rounds*len(ways))
 	if err != nil {
 		return costs, err
 	}
@@ -78,12 +80,13 @@ func MeasureCosts(ctx context.Context, cfg CostsConfig) (costs Costs, err error)
 	for round := range cfg.Rounds {
 		for i := range ways {
 			n := (i + round) % len(ways)
+			s.steps.Begin("writes on %s, round %d of %d", ways[n].name, round+1, cfg.Rounds)
 			f, err := s.settled(ctx, run{target: s.targets[ways[n].name], work: workWrite, rows: cfg.Rows, clients: cfg.Clients, length: cfg.Duration})
 			if err = errors.Join(err, f.wrong, ctx.Err()); err != nil {
 				return costs, fmt.Errorf("%s: %w", ways[n].name, err)
 			}
 			*rates[n] = append(*rates[n], f.rate)
-			progress(cfg.Progress, "round %d/%d  %-24s %9.0f writes/s  p99 %6.2f ms", round+1, cfg.Rounds, ways[n].name, f.rate, f.p99)
+			s.steps.Done()
 		}
 	}
 	costs.WithArchive, _ = ratioOf(costs.Archive, costs.Plain)

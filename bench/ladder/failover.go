@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 
 	"rideshare/bench/api"
 	"rideshare/internal/failpoint"
+	"rideshare/internal/progressbar"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
@@ -48,8 +48,8 @@ type FailoverConfig struct {
 	Writes, Reads int
 	// Unguarded turns the protection from overload off in the system that is started.
 	Unguarded bool
-	// Progress gets a line for each kill.
-	Progress io.Writer
+	// Progress shows how many kills are done.
+	Progress progressbar.Output
 }
 
 const (
@@ -68,6 +68,7 @@ type failover struct {
 
 	load   *failoverLoad
 	system *system.System // started for the run; nil if the system runs elsewhere
+	steps  *progressbar.Steps
 }
 
 // ErrWrong means that writes were lost or doubled, or are there unasked: the report has their numbers.
@@ -76,7 +77,9 @@ var ErrWrong = errors.New("writes were lost or doubled, or are there unasked")
 // Failover takes the master away repeatedly under a constant load, and measures how long no write is acknowledged. At the
 // end it looks for lost, doubled and unasked writes. If it finds any, it returns ErrWrong with a complete report.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
-	f := &failover{FailoverConfig: cfg, measured: newMeasured("")}
+	f := &failover{FailoverConfig: cfg, measured: newMeasured(""), steps: cfg.Progress.Plan(cfg.Kills)}
+	defer f.steps.End()
+	f.steps.Begin("starting")
 	if cfg.Orchestrator != "" {
 		client, listErr := f.At(cfg.Orchestrator, nil)
 		if listErr != nil {
@@ -131,6 +134,7 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	}
 	var kills []kill
 	for i := range f.Kills {
+		f.steps.Begin("kill %d of %d", i+1, f.Kills)
 		if !wait.For(ctx, failoverRest/5+rand.N(failoverRest)) { //nolint:gosec // no secret.
 			return nil, context.Cause(ctx)
 		}
@@ -139,13 +143,14 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 			return nil, fmt.Errorf("kill %d: %w", i+1, err)
 		}
 		kills = append(kills, k)
-		_, _ = fmt.Fprintf(f.Progress, "%d/%d: master %d, whole again after %v\n", i+1, f.Kills, k.pid, k.whole.Sub(k.at).Round(time.Millisecond)) // progress only.
+		f.steps.Done()
 	}
 	if !wait.For(ctx, failoverRest) {
 		return nil, context.Cause(ctx)
 	}
 	load.end()
 	unwatch()
+	f.steps.Begin("looking for lost writes")
 	report := f.report(kills, <-changes)
 	if failed := load.compare(ctx, report); failed != nil || report.Lost+report.Doubled+report.Unasked == 0 {
 		return report, failed

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/bench/api"
+	"rideshare/internal/progressbar"
 )
 
 // fakeSystem is the orchestrator's API over one table, right unless it has a fault with every tenth write.
@@ -108,7 +109,7 @@ func (s *fakeSystem) measure(t *testing.T, mode FailoverMode) (*FailoverReport, 
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	return Failover(t.Context(), FailoverConfig{Orchestrator: server.URL, Mode: mode, Kills: 1, Writes: 50, Reads: 20, Progress: new(strings.Builder)})
+	return Failover(t.Context(), FailoverConfig{Orchestrator: server.URL, Mode: mode, Kills: 1, Writes: 50, Reads: 20, Progress: progressbar.Output{Writer: io.Discard}})
 }
 
 // Every write that is lost or doubled, or is there unasked, is counted and makes the run fail; a correct system passes.

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"syscall"
 	"time"
 
 	"rideshare/bench/api"
+	"rideshare/internal/progressbar"
 )
 
 // JoinConfig says how much a new slave has to catch up with.
@@ -19,7 +19,7 @@ type JoinConfig struct {
 	Environment
 	MiB      int     // of data
 	Writes   float64 // per second, during the catch-up too
-	Progress io.Writer
+	Progress progressbar.Output
 }
 
 // Joined is how long a new slave took, and how the writers were affected.
@@ -62,33 +62,40 @@ const (
 func Join(ctx context.Context, cfg JoinConfig) (Joined, error) {
 	p, _ := pathOf(pathBatched)
 	base := Config{Environment: cfg.Environment, Rows: fillChunk, Progress: cfg.Progress}
-	s, err := newRig(ctx, base, []path{p})
+	s, err := newRig(ctx, base, []path{p}, cfg.chunks())
 	if err != nil {
 		return Joined{}, err
 	}
 	t := s.targets[p.name]
 	joined := Joined{}
-	if err = t.grow(ctx, cfg); err == nil {
+	if err = s.grow(ctx, t, cfg); err == nil {
 		joined, err = t.join(ctx, cfg, base.Rows)
 	}
 	return joined, errors.Join(err, s.close())
 }
 
+// chunks is how many statements fill the database.
+func (cfg JoinConfig) chunks() int {
+	return (cfg.MiB<<20 + chunkRows*rowBytes - 1) / (chunkRows * rowBytes)
+}
+
 // grow fills the database.
-func (t *target) grow(ctx context.Context, cfg JoinConfig) error {
+func (s *rig) grow(ctx context.Context, t *target, cfg JoinConfig) error {
+	defer s.steps.End()
 	if err := execute(ctx, t.addresses.Database, []any{"CREATE TABLE large (id INTEGER PRIMARY KEY, v TEXT NOT NULL)"}); err != nil {
 		return err
 	}
-	for done := 0; done < cfg.MiB<<20; done += chunkRows * rowBytes {
+	s.steps.Begin("writing %d MiB", cfg.MiB)
+	for range cfg.chunks() {
 		err := execute(ctx, t.addresses.Database, []any{[]any{
 			"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) INSERT INTO large (v) SELECT hex(randomblob(?)) FROM n", chunkRows, rowBytes / 2,
 		}})
 		if err != nil {
 			return err
 		}
+		s.steps.Done()
 	}
 	syscall.Sync() // so that the write-back of the data just written does not delay the measured writes: a real database was not filled just now.
-	progress(cfg.Progress, "%d MiB written", cfg.MiB)
 	return nil
 }
 
@@ -97,11 +104,14 @@ func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, er
 	if err != nil {
 		return Joined{}, err
 	}
+	end := cfg.Progress.Timed(joinLead, "writes before the slave dies")
 	writes := run{target: t, work: workWrite, rows: rows, clients: joinClients, length: joinLead, offered: cfg.Writes}
 	lead, err := writes.measure(ctx)
+	end()
 	if err = errors.Join(err, lead.wrong); err != nil {
 		return Joined{}, err
 	}
+	defer cfg.Progress.Timed(joinLength, "writes after the slave died")()
 	type outcome struct {
 		figure
 		err error
@@ -113,9 +123,6 @@ func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, er
 		wrote <- outcome{f, runErr}
 	}()
 	took, err := t.replaceSlave(ctx, before)
-	if err == nil {
-		progress(cfg.Progress, "new slave ready after %v; writes go on until %v after the kill", took.Round(time.Millisecond), joinLength)
-	}
 	w := <-wrote
 	if err = errors.Join(err, w.err, w.wrong); err != nil {
 		return Joined{}, err

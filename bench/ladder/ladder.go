@@ -7,10 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
+
+	"rideshare/internal/progressbar"
 )
 
 // Config says what to run.
@@ -30,8 +31,8 @@ type Config struct {
 	Rows     int // in the table, at the beginning of each measurement
 	// Seed determines the order of a work's paths in each round.
 	Seed uint64
-	// Progress receives a line for each measurement.
-	Progress io.Writer
+	// Progress shows how many measurements are done.
+	Progress progressbar.Output
 }
 
 // ErrInvalid means that some answers were wrong or failed: their rows are meaningless.
@@ -46,7 +47,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if len(measurements) == 0 {
 		return nil, ErrNothing
 	}
-	s, err := newRig(ctx, cfg, needed(measurements))
+	_, _ = fmt.Fprintf(cfg.Progress, "seed %d: the order of the paths in each round\n", cfg.Seed) // progress only.
+	s, err := newRig(ctx, cfg, needed(measurements), cfg.Rounds*len(measurements))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,6 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	for _, c := range measurements {
 		report.row(c) // in this order, whatever the order of the rounds is
 	}
-	progress(cfg.Progress, "seed %d: the order of the paths in each round", cfg.Seed)
 	err = s.ladder(ctx, cfg, report, measurements)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
@@ -70,14 +71,16 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 type rig struct {
 	dir     string
 	targets map[string]*target
+	steps   *progressbar.Steps // the measurements
 }
 
-func newRig(ctx context.Context, cfg Config, paths []path) (*rig, error) {
+// newRig starts the paths, for that many measurements.
+func newRig(ctx context.Context, cfg Config, paths []path, measurements int) (*rig, error) {
 	dir, err := os.MkdirTemp("", "rideshare-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	s := &rig{dir: dir, targets: map[string]*target{}}
+	s := &rig{dir: dir, targets: map[string]*target{}, steps: cfg.Progress.Plan(measurements)}
 	for _, p := range paths {
 		if err := s.start(ctx, cfg, p); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -87,24 +90,23 @@ func newRig(ctx context.Context, cfg Config, paths []path) (*rig, error) {
 }
 
 func (s *rig) start(ctx context.Context, cfg Config, p path) error {
-	began := time.Now()
+	s.steps.Begin("starting %s", p.name)
 	t, err := startTarget(ctx, p, filepath.Join(s.dir, p.name), cfg.Environment)
 	if err != nil {
 		return err
 	}
 	s.targets[p.name] = t
-	started := time.Since(began)
 	if p.name != pathHTTP {
 		if err := fill(ctx, t.addresses.Database, cfg.Rows, p.product); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		t.touched = true
 	}
-	progress(cfg.Progress, "%-10s started in %v, %d rows in %v", p.name, started.Round(time.Millisecond), cfg.Rows, (time.Since(began) - started).Round(time.Millisecond))
 	return nil
 }
 
 func (s *rig) close() error {
+	s.steps.End()
 	var errs []error
 	for _, t := range s.targets {
 		errs = append(errs, t.stop())
@@ -135,15 +137,15 @@ func (s *rig) measure(ctx context.Context, cfg Config, report *Report, c measure
 	if c.Open {
 		r.offered = report.row(c.closed()).Samples[round] / 2
 	}
+	s.steps.Begin("%v", c)
 	got, err := s.settled(ctx, r)
 	if err != nil {
 		return fmt.Errorf("%s on %s: %w", c.Work, c.Path, err)
 	}
+	s.steps.Done()
 	row := report.row(c)
 	row.offers = append(row.offers, r.offered)
 	row.add(got, r.target.parts.resident())
-	progress(cfg.Progress, "round %d/%d  %-11s %-10s %3d clients %s %9.0f/s  p50 %6.2f  p99 %6.2f ms%s%s",
-		round+1, cfg.Rounds, c.Work, c.Path, c.Clients, c.mode(), got.rate, got.p50, got.p99, got.lag.note(), wrongNote(got))
 	return nil
 }
 
@@ -173,15 +175,4 @@ func (s *rig) settled(ctx context.Context, r run) (figure, error) {
 		got.lag = &Lag{Before: before, After: after}
 	}
 	return got, err
-}
-
-func wrongNote(f figure) string {
-	if f.errors == 0 {
-		return ""
-	}
-	return fmt.Sprintf("  %d WRONG: %v", f.errors, f.wrong)
-}
-
-func progress(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(w, format+"\n", args...) // progress only.
 }

@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 )
@@ -18,6 +19,14 @@ type measurement struct {
 	Clients int
 	// Open means that requests are due at half the rate that the closed loop has just reached.
 	Open bool
+}
+
+func (c measurement) String() string {
+	text := fmt.Sprintf("%s on %s, %d clients", c.Work, c.Path, c.Clients)
+	if c.Open {
+		text += ", open loop"
+	}
+	return text
 }
 
 // countClients is the highest number of clients of workCount. Without the cache, more would exceed their deadline on a slow machine.

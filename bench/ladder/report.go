@@ -52,13 +52,6 @@ type Lag struct {
 	After  uint64 `json:"after"`
 }
 
-func (l *Lag) note() string {
-	if l == nil {
-		return ""
-	}
-	return fmt.Sprintf("  lag %d, %d after", l.Before, l.After)
-}
-
 // Report is the result of a run.
 type Report struct {
 	Machine map[string]string  `json:"machine"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"rideshare/bench/api"
 	"rideshare/bench/loadgen"
+	"rideshare/internal/progressbar"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
@@ -33,8 +33,8 @@ type ScaleConfig struct {
 	// that it is down for a third of Step. With Step zero the autoscaler is not measured.
 	Policy       string
 	Period, Step time.Duration
-	// Progress gets a line for each number of slaves.
-	Progress io.Writer
+	// Progress shows how many numbers of slaves are measured.
+	Progress progressbar.Output
 }
 
 const (
@@ -105,14 +105,18 @@ func (s *scaleRun) run(ctx context.Context) (*ScaleReport, error) {
 	defer end()
 	limiting.Go(func() { s.limitSlaves(watching) })
 	report := &ScaleReport{Machine: machine(), Share: s.Share, Turns: s.turns, Clients: s.Clients}
+	steps := s.Progress.Plan(len(s.Slaves))
+	defer steps.End()
 	for _, n := range s.Slaves {
+		steps.Begin("%d slaves", n)
 		step, err := s.step(ctx, n)
 		if err != nil {
 			return nil, fmt.Errorf("%d slaves: %w", n, err)
 		}
 		report.add(step)
-		_, _ = fmt.Fprintf(s.Progress, "%d slaves: %.0f reads/s\n", n, step.Rate) // progress only.
+		steps.Done()
 	}
+	steps.End()
 	if s.Step > 0 {
 		auto, err := s.autoscale(ctx, report.Steps[0])
 		if err != nil {
@@ -275,6 +279,7 @@ func (s *scaleRun) autoscale(ctx context.Context, first ScaleStep) (*ScaleAuto, 
 	if err := s.set(ctx, settings{Min: 1, Max: s.Slaves[len(s.Slaves)-1], ReadsPerSlave: a.ReadsPerSlave}); err != nil {
 		return nil, err
 	}
+	defer s.Progress.Timed(s.Step*5/3, "autoscaler")()
 	summary, err := loadgen.Run(ctx, loadgen.Config{
 		Loop: loadgen.Open, Call: s.read, Recorder: loadgen.NewRecorder(),
 		Plan: loadgen.Plan{

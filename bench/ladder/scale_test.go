@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/bench/api"
+	"rideshare/internal/progressbar"
 )
 
 // scalable is the orchestrator's API with as many slaves as were asked for.
@@ -64,7 +65,7 @@ func TestScale_Run(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &scaleRun{
-		ScaleConfig: ScaleConfig{Share: 0.1, Slaves: []int{1, 3}, Clients: 2, Length: 200 * time.Millisecond, Policy: "reads", Period: time.Second, Step: 900 * time.Millisecond, Progress: io.Discard},
+		ScaleConfig: ScaleConfig{Share: 0.1, Slaves: []int{1, 3}, Clients: 2, Length: 200 * time.Millisecond, Policy: "reads", Period: time.Second, Step: 900 * time.Millisecond, Progress: progressbar.Output{Writer: io.Discard}},
 		measured:    newMeasured(server.URL), shares: groups, limited: map[int]bool{},
 	}
 	defer s.HTTP.CloseIdleConnections()
@@ -100,7 +101,7 @@ func TestScale_Run_SlaveNotLimited_IsAnError(t *testing.T) {
 	server := httptest.NewServer(&scalable{slaves: 1, turns: map[float64]bool{}})
 	defer server.Close()
 	s := &scaleRun{
-		ScaleConfig: ScaleConfig{Slaves: []int{1}, Clients: 1, Length: time.Millisecond, Progress: io.Discard},
+		ScaleConfig: ScaleConfig{Slaves: []int{1}, Clients: 1, Length: time.Millisecond, Progress: progressbar.Output{Writer: io.Discard}},
 		measured:    newMeasured(server.URL), shares: &shares{dir: filepath.Join(os.DevNull, "none")}, limited: map[int]bool{},
 	}
 	defer s.HTTP.CloseIdleConnections()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/progressbar"
 	"rideshare/internal/sqlite"
 )
 
@@ -154,5 +155,18 @@ func TestSettled_SlaveFallsBehind_LagIsRead(t *testing.T) {
 	row.add(figure{lag: &Lag{Before: 1, After: 2}}, nil)
 	if text := row.lagText(); text != "1/7" {
 		t.Errorf("got %q, want the largest of all rounds", text)
+	}
+}
+
+// The progress counts the measurements of all rounds, and names the one that goes on.
+func TestRig_Ladder_ShowsItsMeasurements(t *testing.T) {
+	var out strings.Builder
+	cfg := Config{Clients: []int{1}, Rounds: 2, Rows: 1, Duration: time.Millisecond, Progress: progressbar.Output{Writer: &out, Columns: func() int { return 0 }}}
+	measurements := []measurement{closedAt(workWrite, pathBatched, 1)}
+	s := &rig{targets: map[string]*target{pathBatched: serveTarget(t, pathBatched, &behind{})}, steps: cfg.Progress.Plan(cfg.Rounds * len(measurements))}
+	err := s.ladder(t.Context(), cfg, newReport(cfg), measurements)
+	s.steps.End()
+	if want := "] 100%  0s left  write on batched, 1 clients\n"; err != nil || !strings.HasSuffix(out.String(), want) {
+		t.Errorf("got %v and progress %q, want %q at the end", err, out.String(), want)
 	}
 }

@@ -4,13 +4,13 @@ package load
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"rideshare/bench/loadgen"
+	"rideshare/internal/progressbar"
 	"rideshare/internal/tlsfiles"
 )
 
@@ -44,11 +44,8 @@ type Config struct {
 	Seed uint64
 	// Clean removes at the end everything that the run has written.
 	Clean bool
-	// Progress receives the state of the run; on a terminal as one line that is rewritten.
-	Progress io.Writer
-	Terminal bool
-	// Columns returns the width of that terminal, or 0 if it is not known.
-	Columns func() int
+	// Progress shows the state of the run.
+	Progress progressbar.Output
 }
 
 // The kinds of requests.

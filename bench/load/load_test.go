@@ -12,6 +12,7 @@ import (
 	"rideshare/bench/ledger"
 	"rideshare/bench/load"
 	"rideshare/bench/loadgen"
+	"rideshare/internal/progressbar"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -24,7 +25,7 @@ func config(t *testing.T, targets load.Targets, mix string) load.Config {
 	}
 	return load.Config{
 		Targets: targets, Mix: parsed, Loop: loadgen.Open, Plan: loadgen.Plan{{Name: "steady", Duration: time.Hour, From: 400, To: 400}},
-		MaxInFlight: 64, Timeout: time.Minute, Users: 5, Seed: 1, Progress: new(bytes.Buffer),
+		MaxInFlight: 64, Timeout: time.Minute, Users: 5, Seed: 1, Progress: progressbar.Output{Writer: new(bytes.Buffer)},
 	}
 }
 
@@ -199,12 +200,11 @@ func TestRun_Progress(t *testing.T) {
 	_, targets := newSystem(t, fault{})
 	cfg := config(t, targets, everything)
 	const columns = 90 // enough for a bar beside the figures
-	cfg.Terminal, cfg.Columns = true, func() int { return columns }
 	cfg.Plan[0].Duration = 12 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &told{want: []string{"\r", "[#", "steady", "/s", "errors 0", "slaves 1 of 2", "lag 3", "left"}, end: cancel}
-	cfg.Progress = out
+	cfg.Progress = progressbar.Output{Writer: out, Columns: func() int { return columns }}
 	runFor(t, ctx, cfg)
 	for _, want := range out.want {
 		if !strings.Contains(out.String(), want) {

@@ -99,10 +99,11 @@ func (d *driver) load(ctx context.Context, cfg Config, result *Result) error {
 	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup
 	beside.Go(func() { w.run(watchCtx) })
-	beside.Go(func() { newProgress(cfg, recorder, w).run(watchCtx) })
+	end := cfg.Progress.Follow((&progress{plan: cfg.Plan, recorder: recorder, watch: w}).state)
 	summary, err := loadgen.Run(ctx, loadgen.Config{
 		Plan: cfg.Plan, Loop: cfg.Loop, MaxInFlight: cfg.MaxInFlight, Call: d.call, Recorder: recorder,
 	})
+	end()
 	stop()
 	beside.Wait()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rideshare/bench/overload"
+	"rideshare/internal/progressbar"
 )
 
 // opened returns the breaker that is open. The caller holds mu.
@@ -50,7 +51,7 @@ func playLong(t *testing.T, f *fake, set, unset string) (*overload.Result, error
 	t.Cleanup(server.Close)
 	return overload.Run(t.Context(), overload.Config{
 		Scene: "n5", Start: overload.StartNone, Orchestrator: server.URL, Rate: 200, Length: 200 * time.Millisecond,
-		AlarmSet: set, AlarmClear: unset, Progress: io.Discard,
+		AlarmSet: set, AlarmClear: unset, Progress: progressbar.Output{Writer: io.Discard},
 	})
 }
 

@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"rideshare/bench/ladder"
+	"rideshare/internal/progressbar"
 	"rideshare/internal/tlsfiles"
 	"rideshare/orchestrator/admission"
 )
@@ -56,8 +56,8 @@ type Config struct {
 	AlarmSet, AlarmClear string
 	// Kills is how many masters N6 kills with the protection; it kills as many without. The default is 50.
 	Kills int
-	// Progress receives a line for each stage.
-	Progress io.Writer
+	// Progress receives a line for each stage, and shows the progress of the ladder.
+	Progress progressbar.Output
 }
 
 // scene is one of the scenes.

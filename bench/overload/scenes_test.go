@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"rideshare/bench/overload"
+	"rideshare/internal/progressbar"
 )
 
 // fake is the orchestrator over a map: right unless it has a fault.
@@ -206,7 +207,7 @@ func playRows(t *testing.T, scene, fault string, rows int) (*overload.Result, *f
 	t.Cleanup(server.Close)
 	result, err := overload.Run(t.Context(), overload.Config{
 		Scene: scene, Start: overload.StartNone, Orchestrator: server.URL, Short: true, Writes: 1050, Clients: 4, // more than a page of verify
-		Rows: rows, Progress: io.Discard,
+		Rows: rows, Progress: progressbar.Output{Writer: io.Discard},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +310,7 @@ func TestRun_ReadsFail_AreNotAccepted(t *testing.T) {
 // Scenes that compare two systems start both.
 func TestRun_ComparisonWithoutAStart_IsRefused(t *testing.T) {
 	for _, scene := range []string{"n3", "n6"} {
-		if _, err := overload.Run(t.Context(), overload.Config{Scene: scene, Start: overload.StartNone, Progress: io.Discard}); !errors.Is(err, overload.ErrStart) {
+		if _, err := overload.Run(t.Context(), overload.Config{Scene: scene, Start: overload.StartNone, Progress: progressbar.Output{Writer: io.Discard}}); !errors.Is(err, overload.ErrStart) {
 			t.Errorf("%s: got %v, want %v", scene, err, overload.ErrStart)
 		}
 	}

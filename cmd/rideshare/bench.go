@@ -64,7 +64,7 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	}
 	figures, err := ladder.Run(ctx, ladder.Config{
 		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows,
-		Seed: cmp.Or(b.Seed, rand.Uint64()), Progress: out.stderr, //nolint:gosec // an order, no secret.
+		Seed: cmp.Or(b.Seed, rand.Uint64()), Progress: progressOn(out.stderr), //nolint:gosec // an order, no secret.
 	})
 	if figures == nil {
 		return err
@@ -154,7 +154,7 @@ func (b *benchJoinCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	joined, err := ladder.Join(ctx, ladder.JoinConfig{Environment: env, MiB: b.MiB, Writes: b.Writes, Progress: out.stderr})
+	joined, err := ladder.Join(ctx, ladder.JoinConfig{Environment: env, MiB: b.MiB, Writes: b.Writes, Progress: progressOn(out.stderr)})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (b *benchCostsCommand) Run(ctx context.Context, out *output) error {
 		return usagef("--clients and --rounds must be at least 1, --streams 1 to 64, --duration positive")
 	}
 	cfg := ladder.CostsConfig{
-		Embedded: b.Embedded, Clients: b.Clients, Streams: b.Streams, Rounds: b.Rounds, Rows: costRows, Duration: b.Duration, Progress: out.stderr,
+		Embedded: b.Embedded, Clients: b.Clients, Streams: b.Streams, Rounds: b.Rounds, Rows: costRows, Duration: b.Duration, Progress: progressOn(out.stderr),
 	}
 	var err error
 	if !b.Embedded {

@@ -43,7 +43,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 	}
 	cfg := ladder.FailoverConfig{
 		Orchestrator: b.Orchestrator, Mode: ladder.FailoverMode(b.Mode), Kills: b.Kills, Slaves: b.Slaves,
-		Writes: b.Writes, Reads: b.Reads, Progress: out.stderr,
+		Writes: b.Writes, Reads: b.Reads, Progress: progressOn(out.stderr),
 	}
 	if b.Orchestrator == "" && b.Launcher == launcherProcess {
 		env, err := b.environment()

@@ -45,7 +45,7 @@ func (b *benchScaleCommand) Run(ctx context.Context, out *output) error {
 	name := fmt.Sprintf("scale-%d", os.Getpid())
 	figures, err := ladder.Scale(ctx, ladder.ScaleConfig{
 		Processes: &system.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: zookeeper.DefaultSessionTimeout, Prefix: name + ".", LogLevel: "error"},
-		Share:     b.Share, Slaves: b.Slaves, Clients: b.Clients, Length: b.Length, Policy: b.Policy, Period: b.Period, Step: b.Step, Progress: out.stderr,
+		Share:     b.Share, Slaves: b.Slaves, Clients: b.Clients, Length: b.Length, Policy: b.Policy, Period: b.Period, Step: b.Step, Progress: progressOn(out.stderr),
 	})
 	if figures == nil {
 		return err

@@ -134,7 +134,7 @@ func (l *loadCommand) config(ctx context.Context, out *output) (load.Config, err
 	}
 	return load.Config{
 		Targets: targets, Authorization: authorization, As: l.As, TLS: out.tls, Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
-		Timeout: l.Timeout, Users: l.PoolUsers, Seed: l.Seed, Clean: l.Clean, Progress: out.stderr, Terminal: isTerminal(out.stderr), Columns: func() int { return columns(out.stderr) },
+		Timeout: l.Timeout, Users: l.PoolUsers, Seed: l.Seed, Clean: l.Clean, Progress: progressOn(out.stderr),
 	}, nil
 }
 

@@ -66,7 +66,7 @@ func (l *loadCommand) scene(ctx context.Context, out *output) (overload.Config, 
 	}
 	cfg := overload.Config{
 		Scene: l.Scene, Start: overload.Start(l.Start), Orchestrator: targets.Orchestrator, Authorization: authorization, TLS: out.tls, Short: l.Short, Works: l.Works, Rows: l.Rows,
-		LaneLimit: l.LaneLimit, Knee: l.Knee, Writes: l.Writes, Clients: l.Clients, Rate: l.Rate, Kills: l.Kills, AlarmSet: l.AlarmSet, AlarmClear: l.AlarmClear, Length: l.Duration, Progress: out.stderr,
+		LaneLimit: l.LaneLimit, Knee: l.Knee, Writes: l.Writes, Clients: l.Clients, Rate: l.Rate, Kills: l.Kills, AlarmSet: l.AlarmSet, AlarmClear: l.AlarmClear, Length: l.Duration, Progress: progressOn(out.stderr),
 	}
 	if cfg.Start == overload.StartProcess {
 		cfg.Environment, err = l.environment()

@@ -181,3 +181,11 @@ func TestTerminal_StatusWatch(t *testing.T) {
 	term.press(t, ctrlC)
 	term.ends(t)
 }
+
+// A benchmark shows a bar on a terminal, with the share that is done, the time left and what is done now.
+func TestTerminal_BenchFailover_ShowsABar(t *testing.T) {
+	term := runInTerminal(t, 80, []string{"TERM=xterm"}, "bench", "failover", "--kills", "2", "--slaves", "1", "--writes", "20", "--reads", "0")
+	term.await(t, "\r\x1b[K[########################] 100%  0s left  ")
+	term.await(t, "2 x kill")
+	term.ends(t)
+}
