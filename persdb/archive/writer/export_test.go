@@ -12,8 +12,11 @@ import (
 func New(store *commitlog.Store, cfg Config) *Archiver { return newArchiver(store, cfg) }
 
 // Small makes each entry a segment of its own.
-func Small(cfg Config) Config {
-	cfg.segmentBytes = 1
+func Small(cfg Config) Config { return Sized(cfg, 1) }
+
+// Sized makes a segment end at so many bytes.
+func Sized(cfg Config, bytes int) Config {
+	cfg.segmentBytes = bytes
 	return cfg
 }
 

@@ -51,11 +51,12 @@ func newSource(t *testing.T, a commitlog.Archive) *source {
 func (s *source) open(t *testing.T, dir string, a commitlog.Archive) {
 	t.Helper()
 	s.dir = dir
+	began := time.Now()
 	var err error
 	s.Store, err = commitlog.Open(t.Context(), commitlog.Config{
 		Dir: dir, Schema: []string{"CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT, b)", "CREATE TABLE keyless(a, b)"},
 		Archive: &a, TrimEvery: -1, StatementLimit: time.Minute, OperationLimit: time.Minute, SharedLimit: time.Minute, Retain: commitlog.Retention{For: time.Hour, Bytes: 1 << 20},
-		OpenLog: s.openLog, Now: s.Now, Elapsed: func() time.Duration { return s.Now().Sub(midnight) },
+		OpenLog: s.openLog, Now: s.Now, Elapsed: func() time.Duration { return s.Now().Sub(midnight) + time.Since(began) },
 	})
 	if err != nil {
 		t.Fatal(err)

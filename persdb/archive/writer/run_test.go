@@ -77,6 +77,45 @@ func TestArchiver_PlaceMisbehaves(t *testing.T) {
 	}
 }
 
+// A segment ends as soon as it has its size, however long Every is.
+func TestArchiver_SizeReachedBeforeEvery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 2000
+		s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+		cfg := config(s, place.Folder(t.TempDir()))
+		cfg.Every = time.Hour
+		a, err := writer.Start(t.Context(), s.Store, writer.Sized(cfg, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		s.insert(t, 1)
+		synctest.Wait() // it waits for more.
+		for s.ArchiveState().Backlog < size {
+			s.insert(t, 1)
+		}
+		within(t, time.Second, "a segment is stored", func() bool { return s.ArchiveState().Backlog < size })
+	})
+}
+
+// The second that an entry waits counts from its commit, also if an upload was going on then: a call to check the writer, and
+// one to store the segment.
+func TestArchiver_CommittedDuringAnUpload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+		p := &archivetest.Unruly{Place: place.Folder(t.TempDir())}
+		a := start(t, s, p)
+		defer a.Close()
+		p.Set(archivetest.Behaviour{Slow: 350 * time.Millisecond})
+		s.insert(t, 1)
+		time.Sleep(1100 * time.Millisecond) // of the bubble; the upload goes on from 1000 to 1700 ms.
+		s.insert(t, 1)
+		within(t, 1800*time.Millisecond, "all is archived", func() bool { return s.ArchiveState().Backlog == 0 })
+	})
+}
+
 // With stop, writes are refused once the log has no room for more, and taken again when the archive is back: nothing is
 // lost.
 func TestArchiver_WhenFull_Stop(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 // Config holds the settings of an Archiver. Only Place is required.
 type Config struct {
 	Place place.Place
-	// Every is the longest time that entries are collected for one segment; a second if zero.
+	// Every is the time after which a committed entry is stored, if no other upload is going on then; a second if zero.
 	Every time.Duration
 	// SnapshotEvery is the time, and SnapshotBytes the size of the log, after which the next snapshot is made; a day and
 	// 1 GiB if zero.
@@ -53,6 +53,8 @@ const (
 	lastUpload = 2 * time.Second
 	// quiet is how long a call of the place may go without progress.
 	quiet = time.Minute
+	// look is how often the size of the backlog is read before Every is over. To be woken by each commit would cost more.
+	look = 100 * time.Millisecond
 	// tidyEvery is how often objects are merged and removed.
 	tidyEvery = time.Hour
 )
@@ -326,11 +328,15 @@ func (a *Archiver) step(ctx context.Context) error {
 	if _, err := a.store.Await(ctx, position, time.Minute); err != nil {
 		return err
 	}
-	if a.lag() == 0 {
-		return nil
+	for a.owes() {
+		state := a.store.ArchiveState()
+		rest := a.cfg.Every - state.Lag
+		if rest <= 0 || state.Backlog >= int64(a.cfg.segmentBytes) {
+			return a.next(ctx)
+		}
+		if !wait.For(ctx, min(rest, look)) {
+			return nil
+		}
 	}
-	if a.store.ArchiveState().Backlog < int64(a.cfg.segmentBytes) && !wait.For(ctx, a.cfg.Every) {
-		return nil
-	}
-	return a.next(ctx)
+	return nil
 }
