@@ -153,7 +153,7 @@ func TestVerify_PlaceFails_IsNoDamage(t *testing.T) {
 	t.Parallel()
 	r := filled(t)
 	reset := errors.New("connection reset")
-	for at := int64(2); ; at++ { // the first open is that of cluster.json, which is missing
+	for at := int64(3); ; at++ { // the first two opens are those of cluster.json and writer.json, which are missing
 		p := &hooked{Place: r.p, at: at, body: func(_ context.Context, body io.Reader) io.Reader {
 			return io.MultiReader(io.LimitReader(body, 100), failing{reset})
 		}}
@@ -209,7 +209,7 @@ func TestSilentPlace_IsGivenUp(t *testing.T) {
 			return err
 		})
 	}
-	for what, p := range map[string]place.Place{"listing": hangs, "object": stops(2)} {
+	for what, p := range map[string]place.Place{"listing": hangs, "object": stops(3)} {
 		within("verify, "+what, func(ctx context.Context, dir string) error {
 			_, err := restore.Verify(ctx, in(dir), p, dbaas.ClusterID{}, func(string) {})
 			return err

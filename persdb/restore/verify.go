@@ -114,10 +114,10 @@ func (d *drill) isGone(ctx context.Context, name string, err error) (bool, error
 // object, objects lists the archive again and continues.
 func (d *drill) objects(ctx context.Context) error {
 	_, err := archive.ReadCluster(ctx, d.p, d.Cluster)
-	if errors.Is(err, place.ErrNotFound) {
-		err = nil
+	if err = d.meetIfThere(err); err == nil {
+		_, err = archive.ReadWriter(ctx, d.p, d.Cluster)
+		err = d.meetIfThere(err)
 	}
-	err = d.meet(err)
 	for more := true; more && err == nil; {
 		more, err = d.unread(ctx)
 	}
@@ -153,6 +153,14 @@ func (d *drill) object(ctx context.Context, name string, read func() error) (gon
 		d.read[name] = true
 	}
 	return gone, err
+}
+
+// meetIfThere is meet for an object that may be missing.
+func (d *drill) meetIfThere(err error) error {
+	if errors.Is(err, place.ErrNotFound) {
+		return nil
+	}
+	return d.meet(err)
 }
 
 // meet records and excludes a bad object, and returns any other error.

@@ -65,11 +65,16 @@ func TestVerify_ChangedByte_IsNamed(t *testing.T) {
 	if report := verify(t, &changed{Place: r.p, name: c.Segments[4].Name, at: 100}); len(report.Bad) != 2 || report.Positions[len(report.Positions)-1].Seq != 4 {
 		t.Errorf("the entry 5 is bad: got %+v, want it named, and 4 as the newest position", report)
 	}
-	if err := archive.WriteCluster(t.Context(), r.p, archive.Cluster{ID: r.head.Cluster}); err != nil {
+	err := errors.Join(archive.WriteCluster(t.Context(), r.p, archive.Cluster{ID: r.head.Cluster}),
+		archive.WriteWriter(t.Context(), r.p, r.head.Cluster, archive.NewWriterID()))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if report := verify(t, &changed{Place: r.p, name: r.head.Cluster.String() + "/cluster.json", at: 20}); len(report.Bad) != 1 || len(report.Positions) != 4 {
-		t.Errorf("cluster.json is bad: got %+v, want it named alone, and 4 positions", report)
+	for _, name := range []string{"cluster.json", "writer.json"} {
+		report := verify(t, &changed{Place: r.p, name: r.head.Cluster.String() + "/" + name, at: 20})
+		if len(report.Bad) != 1 || !strings.Contains(report.Bad[0], name) || len(report.Positions) != 4 {
+			t.Errorf("%s is bad: got %+v, want it named alone, and 4 positions", name, report)
+		}
 	}
 }
 

@@ -107,6 +107,29 @@ func TestArchiver_BadSegment_StoredAgain(t *testing.T) {
 	}
 }
 
+// A bad writer.json counts as missing: the same process writes it again, and goes on.
+func TestArchiver_BadWriter_WrittenAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+	p := place.Folder(dir)
+	a := writer.New(s.Store, config(s, p))
+	s.insert(t, 2)
+	work(t, a)
+	bad := s.ArchiveState().Cluster.String() + "/writer.json"
+	damage(t, dir, bad, headerByte)
+	s.insert(t, 1)
+	err := a.Work(t.Context())
+	if got, ok := errors.AsType[*archive.BadObjectError](err); !ok || got.Name != bad {
+		t.Errorf("got %v, want that %s is bad", err, bad)
+	}
+	work(t, a)
+	if state := s.ArchiveState(); state.Archived != state.Head {
+		t.Errorf("archived up to %d, want all up to %d", state.Archived, state.Head)
+	}
+	verify(t, s, p, to(2, 3))
+}
+
 // A segment of another version stops archiving: its entries are not compared, and a newer program can read them.
 func TestArchiver_OtherVersion_Stops(t *testing.T) {
 	t.Parallel()

@@ -152,10 +152,10 @@ func (a *Archiver) storeAs(name string) func(context.Context, string, io.Reader)
 }
 
 // checkWriter returns errOtherWriter if another process has become the writer. A missing writer.json means that the
-// archive was emptied; begin then runs again.
+// archive was emptied, and a bad one counts as missing; begin then runs again.
 func (a *Archiver) checkWriter(ctx context.Context) error {
 	writer, err := archive.ReadWriter(ctx, a.cfg.Place, a.store.ArchiveState().Cluster)
-	if errors.Is(err, place.ErrNotFound) {
+	if errors.Is(err, place.ErrNotFound) || a.isBad(ctx, err) {
 		a.unsettle(&archive.Catalog{})
 	}
 	if err == nil && writer != a.id {
