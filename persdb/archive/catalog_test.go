@@ -1,8 +1,10 @@
 package archive_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +187,48 @@ func TestCatalog_Plan(t *testing.T) {
 	}
 	if _, err := c.Without(c.Snapshots[2].Name).Plan(t.Context(), p, 22); !errors.As(err, &not) {
 		t.Errorf("without its snapshot: got %v, want NotRestorableError", err)
+	}
+}
+
+// damaged is a place with one bad object.
+type damaged struct {
+	place.Place
+	name string
+}
+
+func (d damaged) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if name == d.name {
+		return io.NopCloser(strings.NewReader("bad")), nil
+	}
+	return d.Place.Open(ctx, name)
+}
+
+// SeqAt leaves out a bad object as long as the position is certain without it. Otherwise it names the object, and returns the
+// first position that may need it.
+func TestCatalog_SeqAt_BadObject(t *testing.T) {
+	t.Parallel()
+	p := place.Folder(t.TempDir())
+	objects := map[string]map[dbaas.Seq]dbaas.Seq{ // for each bad object: the entries whose times need it, and what is returned
+		putSnapshot(t, p, 4):        {5: 0, 7: 0, 9: 0},
+		putSegment(t, p, 5, 8, 1):   {5: 5},
+		putSegment(t, p, 7, 12, 5):  {9: 9, 11: 11},
+		putSnapshot(t, p, 10):       {},
+		putSegment(t, p, 13, 16, 5): {13: 13, 15: 13, 16: 13},
+		putSegment(t, p, 14, 15, 5): {},
+	}
+	c := catalog(t, p)
+	for name, needed := range objects {
+		for _, seq := range []dbaas.Seq{5, 7, 9, 11, 13, 15, 16} {
+			got, err := c.SeqAt(t.Context(), damaged{p, name}, entryAt(seq).At)
+			want, needs := needed[seq]
+			if !needs {
+				want = seq
+			}
+			bad, named := errors.AsType[*archive.BadObjectError](err)
+			if got != want || named != needs || !needs && err != nil || needs && bad.Name != name {
+				t.Errorf("%s is bad, the time of entry %d: got %d, %v, want %d, and the object named: %v", name, seq, got, err, want, needs)
+			}
+		}
 	}
 }
 

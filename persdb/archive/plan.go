@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,9 +125,34 @@ func (c *Catalog) longestTo(trimmed, seq dbaas.Seq) (dbaas.Seq, []Segment) {
 var ErrBeforeAll = errors.New("the archive begins after this time")
 
 // SeqAt returns the position of the last entry that was committed at or before a time. It reads some headers and at
-// most one segment. The error is ErrBeforeAll, or a *NotRestorableError if that entry may lie in a gap.
+// most one segment. The error is ErrBeforeAll, or a *NotRestorableError if that entry may lie in a gap. Bad objects are left
+// out, and more is read, as long as the position is certain without them. Otherwise the error is the first one's
+// *BadObjectError, and SeqAt returns the first position that may need that object; 0 if not known.
 func (c *Catalog) SeqAt(ctx context.Context, p place.Place, at time.Time) (dbaas.Seq, error) {
-	newest, _ := c.Newest()
+	newest, _ := c.Newest() // the bad objects' names count.
+	var first *BadObjectError
+	for good := c; ; {
+		seq, err := good.seqAt(ctx, p, at, newest)
+		bad, ok := errors.AsType[*BadObjectError](err)
+		if ok {
+			first, good = cmp.Or(first, bad), good.Without(bad.Name)
+			continue
+		}
+		if first == nil || err == nil {
+			return seq, err
+		}
+		if not, ok := errors.AsType[*NotRestorableError](err); ok {
+			return not.Seq, first
+		}
+		if errors.Is(err, ErrBeforeAll) {
+			return 0, first
+		}
+		return 0, err
+	}
+}
+
+// seqAt is SeqAt for the objects of a catalog. The archive has entries up to newest.
+func (c *Catalog) seqAt(ctx context.Context, p place.Place, at time.Time, newest dbaas.Seq) (dbaas.Seq, error) {
 	for _, r := range slices.Backward(c.Ranges()) {
 		seq, err := c.seqWithin(ctx, p, r, at)
 		if errors.Is(err, ErrBeforeAll) {

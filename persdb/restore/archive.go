@@ -129,7 +129,7 @@ func planOf(ctx context.Context, p place.Place, c *archive.Catalog, want Want) (
 	if !want.At.IsZero() {
 		var err error
 		if seq, err = c.SeqAt(ctx, p, want.At); err != nil {
-			return archive.Plan{}, err
+			return archive.Plan{Seq: seq}, err
 		}
 	}
 	plan, err := c.Plan(ctx, p, seq)

@@ -129,6 +129,22 @@ func TestFromArchive_ChangedByte_IsNamed(t *testing.T) {
 	}
 }
 
+// A restore up to a time that needs a bad object says what can be restored without it. One that does not need it succeeds.
+func TestFromArchive_At_BadObject(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	p := &changed{Place: r.p, name: r.catalog(t).Segments[5].Name, at: 100}
+	_, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: r.states[6].at})
+	if err == nil || !strings.Contains(err.Error(), p.name) || !strings.HasSuffix(err.Error(), "can be restored: up to position 5") {
+		t.Errorf("got %v, want %s named, and up to position 5", err, p.name)
+	}
+	p = &changed{Place: r.p, name: r.catalog(t).Snapshots[1].Name, at: 100} // of position 4
+	made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: r.states[3].at})
+	if err != nil || made.Seq != 3 {
+		t.Errorf("got %+v, %v, want position 3", made, err)
+	}
+}
+
 // changed is a place with one changed byte.
 type changed struct {
 	place.Place
