@@ -99,9 +99,11 @@ func (r *restoreCommand) want() (want restore.Want, err error) {
 		return want, err
 	}
 	if want.Seq = r.Seq; r.At != "" {
-		if want.At, err = time.Parse(time.RFC3339Nano, r.At); err != nil {
+		at, err := time.Parse(time.RFC3339Nano, r.At)
+		if err != nil {
 			return want, usagef("--at: %q is no time such as 2026-11-22T05:00:00Z", r.At)
 		}
+		want.At = &at
 	}
 	return want, nil
 }

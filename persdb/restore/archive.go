@@ -22,8 +22,8 @@ type Want struct {
 	Cluster dbaas.ClusterID
 	// Seq, if not nil, is the position.
 	Seq *dbaas.Seq
-	// At, if not zero, selects the last entry that was committed at or before this time. It has precedence over Seq.
-	At time.Time
+	// At, if not nil, selects the last entry that was committed at or before this time. It has precedence over Seq.
+	At *time.Time
 	// Progress, if set, is called for each entry with the position that the log has reached, and the last one.
 	Progress func(seq, last dbaas.Seq)
 }
@@ -126,9 +126,9 @@ func planOf(ctx context.Context, p place.Place, c *archive.Catalog, want Want) (
 	if want.Seq != nil {
 		seq = *want.Seq
 	}
-	if !want.At.IsZero() {
+	if want.At != nil {
 		var err error
-		if seq, err = c.SeqAt(ctx, p, want.At); err != nil {
+		if seq, err = c.SeqAt(ctx, p, *want.At); err != nil {
 			return archive.Plan{Seq: seq}, err
 		}
 	}

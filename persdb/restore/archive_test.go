@@ -50,7 +50,7 @@ func TestFromArchive_LikeTheDatabaseThen(t *testing.T) {
 				seq := known[r.rnd.IntN(len(known))]
 				want := restore.Want{Seq: &seq}
 				if r.rnd.IntN(2) == 0 {
-					want = restore.Want{At: r.states[seq].at.Add(time.Duration(r.rnd.IntN(int(time.Second))))}
+					want = restore.Want{At: new(r.states[seq].at.Add(time.Duration(r.rnd.IntN(int(time.Second)))))}
 				}
 				r.check(t, seq, want)
 			}
@@ -134,12 +134,12 @@ func TestFromArchive_At_BadObject(t *testing.T) {
 	t.Parallel()
 	r := filled(t)
 	p := &changed{Place: r.p, name: r.catalog(t).Segments[5].Name, at: 100}
-	_, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: r.states[6].at})
+	_, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: new(r.states[6].at)})
 	if err == nil || !strings.Contains(err.Error(), p.name) || !strings.HasSuffix(err.Error(), "can be restored: up to position 5") {
 		t.Errorf("got %v, want %s named, and up to position 5", err, p.name)
 	}
 	p = &changed{Place: r.p, name: r.catalog(t).Snapshots[1].Name, at: 100} // of position 4
-	made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: r.states[3].at})
+	made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: new(r.states[3].at)})
 	if err != nil || made.Seq != 3 {
 		t.Errorf("got %+v, %v, want position 3", made, err)
 	}
@@ -190,7 +190,8 @@ func TestFromArchive_Refused(t *testing.T) {
 	into(place.Folder(t.TempDir()), restore.Want{}, "the archive is empty", nil)
 	into(r.p, restore.Want{Seq: seq(1)}, "the nearest after it is 2", nil)
 	into(r.p, restore.Want{Seq: seq(7)}, "the nearest before it is 6", nil)
-	into(r.p, restore.Want{At: r.states[2].at.Add(-time.Millisecond)}, "begins after this time", archive.ErrBeforeAll)
+	into(r.p, restore.Want{At: new(r.states[2].at.Add(-time.Millisecond))}, "begins after this time", archive.ErrBeforeAll)
+	into(r.p, restore.Want{At: new(time.Time)}, "begins after this time", archive.ErrBeforeAll)
 	into(r.p, restore.Want{Cluster: dbaas.NewClusterID()}, r.head.Cluster.String(), restore.ErrCluster)
 	other.p = r.p
 	other.remember(t)

@@ -97,7 +97,7 @@ func TestFromArchive_MergedMeanwhile(t *testing.T) {
 	at := int64(1)
 	for ; ; at++ {
 		p := r.tidied(t, at, false)
-		made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: r.states[6].at})
+		made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: new(r.states[6].at)})
 		if err != nil || made.Seq != 6 {
 			t.Errorf("merged at open %d: got %+v, %v, want position 6", at, made, err)
 		}

@@ -129,7 +129,7 @@ func TestHoleAtTheEnd_IsTold(t *testing.T) {
 	if err != nil || made.Seq != 4 || made.Gap == nil || *made.Gap != gap {
 		t.Errorf("the newest: got %+v, %v, want position 4 and the gap %v", made, err, gap)
 	}
-	made, err = restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), r.p, restore.Want{At: r.states[6].at})
+	made, err = restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), r.p, restore.Want{At: new(r.states[6].at)})
 	if _, not := errors.AsType[*archive.NotRestorableError](err); !not {
 		t.Errorf("the time of entry 6: got %+v, %v, want it refused", made, err)
 	}
