@@ -54,6 +54,25 @@ func TestArchiver_GapDuringASnapshot(t *testing.T) {
 	verify(t, s, p, to(2, 2), to(7, 7))
 }
 
+// The log that is in the archive since the last snapshot counts for the next one after a restart too.
+func TestArchiver_SnapshotAfterBytes_Restarted(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+	p := place.Folder(t.TempDir())
+	cfg := config(s, p)
+	s.insert(t, 1)
+	size := s.ArchiveState().Backlog
+	work(t, writer.New(s.Store, cfg))
+	cfg.SnapshotBytes = size + 3*catalog(t, s, p).Segments[0].Bytes/2 // reached with the third segment after a snapshot
+	for range 6 {
+		s.insert(t, 1)
+		work(t, writer.New(s.Store, cfg))
+	}
+	if c := verify(t, s, p, to(1, 7)); len(c.Snapshots) != 3 || c.Snapshots[1].Seq != 4 {
+		t.Errorf("got snapshots %v, want those of 1, 4 and 7", c.Snapshots)
+	}
+}
+
 // While no copy of the tables can be made, segments are merged all the same.
 func TestArchiver_NoCopy_Merges(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ type Archiver struct {
 	asked    int          // how often want was decided: a snapshot answers only what was asked before it began
 	goal     dbaas.Seq    // the head of the log when begin read the archive: no snapshot is made before position reaches it
 	gaps     int64        // entries that were damaged before the archive had them, and losses of the archive
-	since    int64        // bytes of the log since the last snapshot
+	since    int64        // bytes of the log since the last snapshot; compressed if they were archived before the start
 	headers  map[string]archive.Header
 }
 
@@ -263,9 +263,15 @@ func (a *Archiver) goOn(ctx context.Context, catalog *archive.Catalog) error {
 	}
 	_, reached := catalog.Chain(state.Trimmed)
 	ranges := catalog.Ranges()
+	since := int64(0)
+	after, _ := catalog.Chain(last.seq)
+	for i := range after {
+		since += after[i].Bytes
+	}
 	a.mu.Lock()
 	a.ready, a.position, a.last, a.bad, a.goal = true, reached, last, bad, state.Head
 	a.trimmed, a.before = trimmed, trimmed
+	a.since = max(a.since, since)
 	a.want = len(ranges) == 0 || ranges[len(ranges)-1].Last < reached
 	a.asked++
 	a.tell()
