@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -104,6 +105,25 @@ func TestArchiver_BadSegment_StoredAgain(t *testing.T) {
 				t.Errorf("got segments %+v, want one from the first entry on", left.Segments)
 			}
 		})
+	}
+}
+
+// What was left unfinished is removed although a bad object prevents merging and removing.
+func TestArchiver_BadObject_UnfinishedRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, p := archived(t, dir)
+	bad := catalog(t, s, p).Snapshots[0].Name
+	damage(t, dir, bad, headerByte)
+	s.insert(t, 1)
+	left := filepath.Join(dir, ".unfinished", "left")
+	old := s.Now().Add(-2 * day)
+	if err := errors.Join(os.WriteFile(left, nil, 0o600), os.Chtimes(left, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	goesOn(t, s, p, bad)
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want it removed", err)
 	}
 }
 

@@ -14,15 +14,20 @@ import (
 	"rideshare/persdb/archive"
 )
 
-// tidy compares histories, merges segments, and removes objects that are no longer needed. After each step the same
-// positions can be restored as before, so an interrupted step is simply repeated by the next tidy. If the archive has lost
-// entries, tidy only makes begin run again.
+// tidy tidies the objects, and removes what was left unfinished, also if a bad object ends the first.
 func (a *Archiver) tidy(ctx context.Context) error {
 	ctx, cancel := wait.UntilStalled(ctx, quiet)
 	defer cancel()
 	if err := a.checkWriter(ctx); err != nil {
 		return err
 	}
+	return errors.Join(a.tidyObjects(ctx), a.cfg.Place.RemoveUnfinished(ctx, a.cfg.Now().Add(-day)))
+}
+
+// tidyObjects compares histories, merges segments, and removes objects that are no longer needed. After each step the same
+// positions can be restored as before, so an interrupted step is simply repeated by the next tidy. If the archive has lost
+// entries, tidyObjects only makes begin run again.
+func (a *Archiver) tidyObjects(ctx context.Context) error {
 	had := a.holds()
 	c, err := archive.Read(ctx, a.cfg.Place, a.store.ArchiveState().Cluster)
 	if err == nil {
@@ -38,10 +43,7 @@ func (a *Archiver) tidy(ctx context.Context) error {
 	if err == nil {
 		err = a.removeOld(ctx, c)
 	}
-	if err != nil {
-		return err
-	}
-	return a.cfg.Place.RemoveUnfinished(ctx, a.cfg.Now().Add(-day))
+	return err
 }
 
 // merge merges the segments of past hours, and removes the segments that merged ones replace.
