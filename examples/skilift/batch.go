@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -113,6 +114,9 @@ func (b *batcher) run(batch []*waiter) {
 	b.sendDue()
 	for i, w := range batch {
 		w.answer, w.err = a, err
+		if a.Operation != "" && len(batch) > 1 {
+			w.answer.Operation += "." + strconv.Itoa(i) // The operation alone does not name the ride.
+		}
 		if len(a.Results) == len(batch) { // An asynchronous write has no results.
 			w.answer.Results = a.Results[i : i+1]
 		}

@@ -49,6 +49,24 @@ func TestBatch_BadRideFailsAlone(t *testing.T) {
 	if r := i.want(t, "POST", post(1, 2025, 1, 1), `{"time":1,"liftID":13}`, 500, ""); !strings.Contains(r.body, "no lift 13") {
 		t.Errorf("got %s, want the reason", r.body)
 	}
+	batch = nil
+	for lift := 12; lift <= 14; lift++ {
+		batch = append(batch, &waiter{ride: db.SQL("INSERT INTO ski_rides VALUES(1, 2025, 2, 1, ?, ?, 1, 0)", lift, lift), done: make(chan struct{})})
+	}
+	i.newBatcher(true).run(batch)
+	id := strings.TrimSuffix(batch[0].answer.Operation, ".0")
+	for n, status := range []string{"applied", "failed", "applied"} {
+		r, o := i.await(t, batch[n].answer.Operation)
+		if o.ID != fmt.Sprint(id, ".", n) || o.Status != status || r.header.Get("X-Seq") != o.Seq.String() || o.Seq == "" || len(o.Results) != 1 || o.Code != "" || strings.Contains(o.Detail, "no lift 13") != (n == 1) {
+			t.Errorf("ride %d: got %s, want it %s", n, r.body, status)
+		}
+	}
+	for _, n := range []string{".3", ".x", ".-1", ".+1", ".01", ".", ".0.0"} {
+		i.want(t, "GET", "/writes/"+id+n, "", 404, "")
+	}
+	if r := i.want(t, "GET", "/writes/"+id, "", 200, ""); !strings.Contains(r.body, `"status":"failed"`) || r.header.Get("X-Seq") == "" {
+		t.Errorf("the batch: got %s, want the database's answer", r.body)
+	}
 }
 
 // forgetful is a database whose answers to writes are lost, some times, after the write was done.
@@ -89,7 +107,7 @@ func TestBatch_LostAnswers_NothingDoubled(t *testing.T) {
 		t.Errorf("%d answers were still to lose", n)
 	}
 	lost.Store(2)
-	i.await(t, i.want(t, "POST", post(1, 2025, 1, 41), aRide, 202, "", "Prefer", "respond-async"))
+	i.applied(t, i.want(t, "POST", post(1, 2025, 1, 41), aRide, 202, "", "Prefer", "respond-async"))
 	for _, condition := range []string{"true", "skier_id BETWEEN 1 AND 41 AND ride_time = 217"} {
 		if n := i.rows(t, condition); n != 41 {
 			t.Errorf("%s: got %d rows, want 41", condition, n)
@@ -97,28 +115,31 @@ func TestBatch_LostAnswers_NothingDoubled(t *testing.T) {
 	}
 }
 
-// operation is the state of an asynchronous ride.
-type operation struct {
-	Status string
-	Seq    uint64
+// await waits until an asynchronous ride is decided.
+func (i *instance) await(t *testing.T, id string) (r reply, o operation) {
+	t.Helper()
+	testenv.Eventually(t, limit, func() error {
+		r = i.ask(t, "GET", "/writes/"+id, "")
+		err := json.Unmarshal([]byte(r.body), &o)
+		if err == nil && o.Status != "applied" && o.Status != "failed" {
+			err = fmt.Errorf("write %q: got %d %s, want it decided", id, r.status, r.body)
+		}
+		return err
+	})
+	return r, o
 }
 
-// await waits until an asynchronous ride is stored.
-func (i *instance) await(t *testing.T, accepted reply) operation {
+// applied waits until an asynchronous ride is stored.
+func (i *instance) applied(t *testing.T, accepted reply) operation {
 	t.Helper()
 	id := accepted.header.Get("X-Operation-Id")
 	if location := accepted.header.Get("Location"); accepted.status == http.StatusAccepted && location != "/writes/"+id {
 		t.Errorf("got Location %q, want that of %q", location, id)
 	}
-	var o operation
-	testenv.Eventually(t, limit, func() error {
-		r := i.ask(t, "GET", "/writes/"+id, "")
-		err := json.Unmarshal([]byte(r.body), &o)
-		if err == nil && o.Status != "applied" {
-			err = fmt.Errorf("write %q: got %d %s, want it applied", id, r.status, r.body)
-		}
-		return err
-	})
+	r, o := i.await(t, id)
+	if o.Status != "applied" {
+		t.Errorf("write %q: got %s, want it applied", id, r.body)
+	}
 	return o
 }
 
@@ -180,11 +201,11 @@ func TestKeys_OneEffectOneAnswer(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if o := instances[1].await(t, instances[1].want(t, "POST", path, aRide, 201, "{}", key...)); o.Seq != seqOf(t, first) {
+	if o := instances[1].applied(t, instances[1].want(t, "POST", path, aRide, 201, "{}", key...)); o.Seq.String() != first.header.Get("X-Seq") {
 		t.Errorf("the other instance, async: got %+v, want the first ride", o)
 	}
-	instances[1].await(t, instances[1].want(t, "POST", path, aRide, 202, "", append(key, "Prefer", "respond-async")...))
-	instances[1].await(t, instances[1].want(t, "POST", post(1, 2025, 3, 1), aRide, 201, "{}"))
+	instances[1].applied(t, instances[1].want(t, "POST", path, aRide, 202, "", append(key, "Prefer", "respond-async")...))
+	instances[1].applied(t, instances[1].want(t, "POST", post(1, 2025, 3, 1), aRide, 201, "{}"))
 	instances[0].want(t, "POST", path, `{"time":218,"liftID":21}`, 422, "", key...)
 	instances[0].want(t, "POST", post(1, 2025, 2, 1), aRide, 201, "{}", key...)
 	instances[0].want(t, "POST", path, aRide, 400, "", "Idempotency-Key", strings.Repeat("k", 256))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -153,11 +154,40 @@ func (s *service) postSeason(w http.ResponseWriter, c call) error {
 	return web.Answer(w, http.StatusCreated, a, object{})
 }
 
-// write answers the state of an asynchronous write.
+// operation is the database's answer about an asynchronous write.
+type operation struct {
+	ID      string            `json:"id"`
+	Status  string            `json:"status"` // pending, applied or failed
+	Seq     json.Number       `json:"seq,omitempty"`
+	Code    string            `json:"code,omitempty"`
+	Detail  string            `json:"detail,omitempty"`
+	Results []json.RawMessage `json:"results,omitempty"` // one for each statement
+}
+
+// write answers the state of an asynchronous write. The id ID.N is that of ride N of a batch, whose operation is ID.
 func (s *service) write(w http.ResponseWriter, c call) error {
-	state, err := s.db.Operation(c.Context(), c.PathValue("id"))
-	if err != nil {
+	id := c.PathValue("id")
+	batch, ride, inBatch := strings.Cut(id, ".")
+	var o operation
+	if err := s.db.Operation(c.Context(), batch, &o); err != nil {
 		return err
 	}
-	return web.Answer(w, http.StatusOK, db.Answer{}, state)
+	if inBatch {
+		n, _ := strconv.Atoi(ride)
+		if n < 0 || strconv.Itoa(n) != ride || (len(o.Results) > 0 && n >= len(o.Results)) {
+			return failed(http.StatusNotFound, "no such write")
+		}
+		if o.ID = id; len(o.Results) > 0 { // Otherwise the state is that of all rides: pending, given up, or refused.
+			o = ofRide(o, o.Results[n])
+		}
+	}
+	return web.Answer(w, http.StatusOK, db.Answer{Seq: o.Seq.String()}, o)
+}
+
+// ofRide returns the state of the ride of a batch that has this result.
+func ofRide(batch operation, result json.RawMessage) operation {
+	var own db.Result
+	_ = json.Unmarshal(result, &own) // The database sends an object.
+	status := map[bool]string{true: "applied", false: "failed"}[own.Error == ""]
+	return operation{ID: batch.ID, Status: status, Seq: batch.Seq, Detail: own.Error, Results: []json.RawMessage{result}}
 }

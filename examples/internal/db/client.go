@@ -144,10 +144,10 @@ func (c *Client) statements(ctx context.Context, path string, o Options, stateme
 	return a, err
 }
 
-// Operation returns the database's JSON about an asynchronous write. Its status is pending, applied or failed.
-func (c *Client) Operation(ctx context.Context, id string) (state json.RawMessage, err error) {
-	_, err = c.call(ctx, "/api/v1/db/writes/"+url.PathEscape(id), nil, http.Header{}, &state)
-	return state, err
+// Operation decodes the database's JSON about an asynchronous write into state. Its status is pending, applied or failed.
+func (c *Client) Operation(ctx context.Context, id string, state any) error {
+	_, err := c.call(ctx, "/api/v1/db/writes/"+url.PathEscape(id), nil, http.Header{}, state)
+	return err
 }
 
 // call sends one request and decodes the body of a 2xx into answer. The headers returned are never nil.
