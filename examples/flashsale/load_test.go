@@ -50,29 +50,63 @@ func TestScene_Storm(t *testing.T) { t.Log(scene(t, "storm", start(t))) }
 
 func TestScene_Kill(t *testing.T) { t.Log(scene(t, "kill", start(t), start(t))) }
 
-// A scene fails on a service that answers an order 202 and loses it, also if the order is pending when the scene asks first.
-func TestScene_FindsALostOrder(t *testing.T) {
+// playBehind plays a scene on a service behind a proxy. wrong reports whether it has answered a request itself.
+func playBehind(t *testing.T, name string, wrong func(http.ResponseWriter, *http.Request, http.Handler) bool) (code int, said string) {
+	t.Helper()
 	target, err := url.Parse(start(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	service := httputil.NewSingleHostReverseProxy(target)
-	lost := v7(t, time.Hour)
-	var posts, asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := map[string]string{"order": lost, "state": pending}
-		switch {
-		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/orders") && posts.Add(1) == 5:
-			_ = web.Answer(w, http.StatusAccepted, db.Answer{}, body)
-		case r.URL.Path == "/orders/"+lost && asked.Add(1) == 1:
-			_ = web.Answer(w, http.StatusOK, db.Answer{}, body)
-		default:
+		if !wrong(w, r, service) {
 			service.ServeHTTP(w, r)
 		}
 	}))
 	defer server.Close()
-	code, said := play(t, "burst", server.URL)
+	return play(t, name, server.URL)
+}
+
+func isOrder(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/orders")
+}
+
+// A scene fails on a service that answers an order 202 and loses it, also if the order is pending when the scene asks first.
+func TestScene_FindsALostOrder(t *testing.T) {
+	lost := v7(t, time.Hour)
+	var posts, asked atomic.Int64
+	code, said := playBehind(t, "burst", func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		body := map[string]string{"order": lost, "state": pending}
+		switch {
+		case isOrder(r) && posts.Add(1) == 5:
+			return web.Answer(w, http.StatusAccepted, db.Answer{}, body) == nil
+		case r.URL.Path == "/orders/"+lost && asked.Add(1) == 1:
+			return web.Answer(w, http.StatusOK, db.Answer{}, body) == nil
+		}
+		return false
+	})
 	if want := "order " + lost + " was answered 202 and has no row"; code != 1 || asked.Load() < 2 || !strings.Contains(said, want) {
 		t.Errorf("got exit code %d after asking %d times, want 1, 2 times, and %q\n%s", code, asked.Load(), want, said)
+	}
+}
+
+// A scene fails on a service that sells nothing: it refuses every order, or says that everything is sold out.
+func TestScene_FindsThatNothingIsSold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		body   problem
+		want   string
+	}{
+		"burst": {http.StatusServiceUnavailable, problem{Reason: "quota"}, "want 1 orders and all others sold-out"},
+		"storm": {http.StatusConflict, problem{Reason: "sold-out", By: "flag"}, "want it ok with a total of 10, and at least 10 held"},
+		// Its answers are wrong too, but the counts also show it.
+		"same-user": {http.StatusConflict, problem{Reason: "sold-out", By: "database"}, "want it ok with a total of 100, and at least 100 held"},
+	} {
+		code, said := playBehind(t, name, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			return isOrder(r) && web.Answer(w, tt.status, db.Answer{}, tt.body) == nil
+		})
+		if code != 1 || !strings.Contains(said, tt.want) {
+			t.Errorf("%s: got exit code %d, want 1 and %q\n%s", name, code, tt.want, said)
+		}
 	}
 }

@@ -23,7 +23,7 @@ type run struct {
 
 	settings  settings
 	instances scene.Instances
-	goods     []goods
+	goods     []*goods
 	orders    ledger.Writes[string] // by id
 	buyers    atomic.Int64          // of the scene leases, in which instances die
 
@@ -37,6 +37,7 @@ type run struct {
 type goods struct {
 	id    int64
 	stock int
+	least int // units that must be held at the end, unless units were leased; no more than stock count
 }
 
 // scaled returns n times the scale, at least least.
@@ -54,12 +55,12 @@ func (r *run) insist(ctx context.Context, method, path string, body any, head ..
 }
 
 // sell puts goods on sale.
-func (r *run) sell(ctx context.Context, stock, holdSeconds int) goods {
+func (r *run) sell(ctx context.Context, stock, holdSeconds int) *goods {
 	body := map[string]any{"name": "of a load scene", "stock": stock, "price_cents": 100, "hold_seconds": holdSeconds}
 	reply := r.insist(ctx, http.MethodPost, "/goods", body)
 	var made struct{ ID int64 }
 	_ = json.Unmarshal(reply.Body, &made) // Without an answer the scene has ended.
-	g := goods{made.ID, stock}
+	g := &goods{id: made.ID, stock: stock}
 	if g.id > 0 {
 		r.goods = append(r.goods, g)
 	}
@@ -73,7 +74,7 @@ type audit struct {
 }
 
 // audit asks the service for the audit of goods.
-func (r *run) audit(ctx context.Context, g goods) (a audit) {
+func (r *run) audit(ctx context.Context, g *goods) (a audit) {
 	reply := r.insist(ctx, http.MethodGet, fmt.Sprintf("/goods/%d/audit", g.id), nil)
 	_ = json.Unmarshal(reply.Body, &a) // Without an answer the audit is not OK.
 	return a
@@ -81,7 +82,7 @@ func (r *run) audit(ctx context.Context, g goods) (a audit) {
 
 // until waits until the audit of goods is as done wants it, at most two minutes, and returns the last audit. It reports false if
 // that time or ctx ends first.
-func (r *run) until(ctx context.Context, g goods, done func(audit) bool) (a audit, ok bool) {
+func (r *run) until(ctx context.Context, g *goods, done func(audit) bool) (a audit, ok bool) {
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for a = r.audit(ctx, g); !done(a); a = r.audit(ctx, g) {
@@ -113,7 +114,7 @@ func (a answer) outcome() loadgen.Outcome {
 }
 
 // order sends an order, retries it while it is refused temporarily, and records its fate.
-func (r *run) order(ctx context.Context, g goods, buyer string, head ...string) answer {
+func (r *run) order(ctx context.Context, g *goods, buyer string, head ...string) answer {
 	reply, _ := r.Attempts(ctx, scene.Request{
 		URL: fmt.Sprintf("%s/goods/%d/orders", r.instances.Next(), g.id), Header: append(head, "X-User", buyer),
 		Done: []int{http.StatusCreated, http.StatusAccepted, http.StatusConflict},
@@ -127,6 +128,8 @@ func (r *run) order(ctx context.Context, g goods, buyer string, head ...string) 
 		r.orders.Note(a.Order, ledger.Applied)
 	case a.status == http.StatusAccepted || a.status == http.StatusGatewayTimeout:
 		r.unknown = append(r.unknown, a)
+	case a.Reason == "sold-out":
+		g.least = g.stock
 	case a.status == 0 && r.buyers.Load() > 0: // Its instance was killed or stopped.
 		r.lost[buyer] = true
 	case a.status != http.StatusConflict && a.status != http.StatusServiceUnavailable && a.status != http.StatusTooManyRequests:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"rideshare/bench/ledger"
@@ -18,10 +19,11 @@ func (r *run) verify(ctx context.Context) {
 	// Writes are done in order: once this write is done, no earlier write can be done any more.
 	r.sell(ctx, 0, 0)
 	r.resolve(ctx)
-	found := map[string]int{}
+	found, leases := map[string]int{}, slices.ContainsFunc(r.unknown, func(a answer) bool { return a.status == http.StatusAccepted })
 	for _, g := range r.goods {
-		if a := r.audit(ctx, g); !a.OK || a.Total != g.stock {
-			r.Wrong("goods %d: the audit is %+v, want it ok with a total of %d", g.id, a, g.stock)
+		least := min(g.stock, g.least)
+		if a := r.audit(ctx, g); !a.OK || a.Total != g.stock || (a.Held < least && a.Leased == 0 && !leases) {
+			r.Wrong("goods %d: the audit is %+v, want it ok with a total of %d, and at least %d held", g.id, a, g.stock, least)
 		}
 		r.read(ctx, g, found)
 	}
@@ -61,7 +63,7 @@ func (r *run) state(ctx context.Context, a answer) string {
 
 // read counts the rows of each order of some goods, and compares their states with the answers. An order of a buyer without
 // an answer may be there or not.
-func (r *run) read(ctx context.Context, g goods, found map[string]int) {
+func (r *run) read(ctx context.Context, g *goods, found map[string]int) {
 	const orders = "SELECT order_id, state, user_id FROM sale_orders WHERE goods_id = ? AND state <> 'REFUSED'"
 	for _, row := range scene.Rows[[3]string](ctx, r.Run, orders, g.id) {
 		order, state, buyer := row[0], row[1], row[2]
