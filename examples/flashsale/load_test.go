@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -108,5 +109,28 @@ func TestScene_FindsThatNothingIsSold(t *testing.T) {
 		if code != 1 || !strings.Contains(said, tt.want) {
 			t.Errorf("%s: got exit code %d, want 1 and %q\n%s", name, code, tt.want, said)
 		}
+	}
+}
+
+// A scene asks for an order with an unknown outcome at the position of the last write, and until it is decided: a database
+// that has not seen the order yet, or a pending order, is no wrong service.
+func TestScene_UnknownOrder_WaitsUntilItIsDecided(t *testing.T) {
+	var posts, asked atomic.Int64
+	code, said := playBehind(t, "same-user", func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
+		switch {
+		case isOrder(r) && r.Header.Get("Idempotency-Key") == "" && posts.Add(1) == 1:
+			made, body := httptest.NewRecorder(), map[string]string{}
+			service.ServeHTTP(made, r)
+			_ = json.Unmarshal(made.Body.Bytes(), &body) // Without an order the scene fails.
+			return web.Answer(w, http.StatusGatewayTimeout, db.Answer{}, problem{Order: body["order"]}) == nil
+		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/orders/") && r.Header.Get("X-Min-Seq") == "":
+			return web.Answer(w, http.StatusNotFound, db.Answer{}, problem{}) == nil
+		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/orders/") && asked.Add(1) == 1:
+			return web.Answer(w, http.StatusOK, db.Answer{}, map[string]string{"state": pending}) == nil
+		}
+		return false
+	})
+	if code != 0 || asked.Load() < 2 || !strings.Contains(said, "1 orders were pending or had an unknown outcome") {
+		t.Errorf("got exit code %d after asking %d times, want 0 after at least 2 times\n%s", code, asked.Load(), said)
 	}
 }

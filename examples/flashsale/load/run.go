@@ -24,6 +24,7 @@ type run struct {
 	settings  settings
 	instances scene.Instances
 	goods     []*goods
+	seq       uint64                // of the last goods; a read at this position has seen the orders before them
 	orders    ledger.Writes[string] // by id
 	buyers    atomic.Int64          // of the scene leases, in which instances die
 
@@ -58,6 +59,7 @@ func (r *run) insist(ctx context.Context, method, path string, body any, head ..
 func (r *run) sell(ctx context.Context, stock, holdSeconds int) *goods {
 	body := map[string]any{"name": "of a load scene", "stock": stock, "price_cents": 100, "hold_seconds": holdSeconds}
 	reply := r.insist(ctx, http.MethodPost, "/goods", body)
+	r.seq = max(r.seq, scene.Seq(reply))
 	var made struct{ ID int64 }
 	_ = json.Unmarshal(reply.Body, &made) // Without an answer the scene has ended.
 	g := &goods{id: made.ID, stock: stock}

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ import (
 func (r *run) verify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	// Writes are done in order: once this write is done, no earlier write can be done any more.
+	// Every answer that has seen this write has seen the earlier ones.
 	r.sell(ctx, 0, 0)
 	r.resolve(ctx)
 	found, leases := map[string]int{}, slices.ContainsFunc(r.unknown, func(a answer) bool { return a.status == http.StatusAccepted })
@@ -30,22 +31,21 @@ func (r *run) verify(ctx context.Context) {
 	scene.Compare(r.Run, "order", &r.orders, found)
 }
 
-// resolve asks for the state of each order whose outcome is unknown. An order that was answered 202 gets a row, at the latest
-// before the last write of verify is done: for a minute, resolve waits until every database that is read has the row.
+// resolve asks for the state of each order whose outcome is unknown. A write may be tried again after a later write is done: for a
+// minute, resolve waits while an order is pending.
 func (r *run) resolve(ctx context.Context) {
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, a := range r.unknown {
-		accepted := a.status == http.StatusAccepted
 		state := r.state(ctx, a)
-		for accepted && state == "PENDING" && wait.For(waiting, 100*time.Millisecond) {
+		for state == "PENDING" && wait.For(waiting, 100*time.Millisecond) {
 			state = r.state(ctx, a)
 		}
 		fate := ledger.Refused
 		switch {
 		case state == "HELD" || state == "PAID" || state == "EXPIRED":
 			fate = ledger.Applied
-		case accepted && state != "REFUSED" && ctx.Err() == nil:
+		case a.status == http.StatusAccepted && state != "REFUSED" && ctx.Err() == nil:
 			r.Wrong("order %s was answered 202 and has no row", a.Order)
 		}
 		r.orders.Note(a.Order, fate)
@@ -53,9 +53,9 @@ func (r *run) resolve(ctx context.Context) {
 	r.Note("%d orders were pending or had an unknown outcome; each was resolved by its id", len(r.unknown))
 }
 
-// state asks for the state of an order, which is "" for an order that the service does not know.
+// state asks for the state of an order, which is "" for an order that the service does not know. The answer has seen the last write.
 func (r *run) state(ctx context.Context, a answer) string {
-	reply := r.insist(ctx, http.MethodGet, "/orders/"+a.Order, nil, "X-User", a.buyer)
+	reply := r.insist(ctx, http.MethodGet, "/orders/"+a.Order, nil, "X-User", a.buyer, "X-Min-Seq", fmt.Sprint(r.seq))
 	var now answer
 	_ = json.Unmarshal(reply.Body, &now) // 404 has no state.
 	return now.State
