@@ -58,12 +58,13 @@ func TestScenes_Pass(t *testing.T) {
 }
 
 // playOn plays a small scene on a service.
-func playOn(t *testing.T, database string, service http.HandlerFunc) (code int, said string) {
+func playOn(t *testing.T, database, scene string, service http.HandlerFunc) (code int, said string) {
 	t.Helper()
 	server := httptest.NewServer(service)
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), []string{"load", "ski-180k", "--database", database, "--service", server.URL, "--scale", "0.001"}, &stdout, &stderr)
+	args := append(strings.Fields("load "+scene), "--database", database, "--service", server.URL, "--scale", "0.001")
+	code = run(t.Context(), args, &stdout, &stderr)
 	return code, stdout.String()
 }
 
@@ -85,7 +86,7 @@ func TestScenes_FindAWrongService(t *testing.T) {
 		},
 	} {
 		var posts atomic.Int64
-		code, said := playOn(t, database, func(w http.ResponseWriter, r *http.Request) {
+		code, said := playOn(t, database, "ski-180k", func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && posts.Add(1) == 20 {
 				wrong(w, r)
 				return
@@ -97,7 +98,7 @@ func TestScenes_FindAWrongService(t *testing.T) {
 		}
 	}
 	for path, answer := range map[string]object{"/seasons": {"seasons": []int{}}, "/verticals": {"days": []int{}}, "/rides": {"rides": 0}} {
-		code, said := playOn(t, database, func(w http.ResponseWriter, r *http.Request) {
+		code, said := playOn(t, database, "ski-180k", func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, path) {
 				_ = web.Answer(w, http.StatusOK, db.Answer{}, answer)
 				return
@@ -108,9 +109,27 @@ func TestScenes_FindAWrongService(t *testing.T) {
 			t.Errorf("wrong answers: got exit code %d, want 1 and those of %s\n%s", code, path, said)
 		}
 	}
-	for _, args := range []string{"load", "load ski-1", "load ski-200k --threads 1", "load ski-200k --scale 0", "load ski-200k --auth-file /does/not/exist"} {
+	for _, args := range []string{"load", "load ski-1", "load ski-200k --threads 1", "load ski-breaker --deadline 0s", "load ski-200k --scale 0", "load ski-200k --auth-file /does/not/exist"} {
 		if code := run(t.Context(), strings.Fields(args), io.Discard, io.Discard); code != exitUsage {
 			t.Errorf("%s: got exit code %d, want %d", args, code, exitUsage)
 		}
+	}
+}
+
+// ski-breaker fails on a service that does not answer in its deadline.
+func TestScenes_Breaker_FindsALateAnswer(t *testing.T) {
+	database := uptest.Start(t)
+	i := newInstance(t, database, nil)
+	var posts atomic.Int64
+	code, said := playOn(t, database, "ski-breaker --deadline 1ms", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && posts.Add(1) == 20 {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done() // The client has given up.
+			return
+		}
+		i.ServeHTTP(w, r)
+	})
+	if code != 1 || !strings.Contains(said, "ride: got") || !strings.Contains(said, "deadline exceeded") {
+		t.Errorf("got exit code %d, want 1 and that a ride was not answered in time\n%s", code, said)
 	}
 }

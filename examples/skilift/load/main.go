@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,6 +18,7 @@ import (
 type settings struct {
 	service, days string
 	threads       int
+	deadline      time.Duration // of the service
 }
 
 // scenes are the scenes by name.
@@ -38,11 +40,12 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Flags: func(flags *flag.FlagSet) {
 			flags.StringVar(&s.service, "service", "http://127.0.0.1:8084", "`URL` of skilift")
 			flags.IntVar(&s.threads, "threads", 128, "ski-180k: `n`")
+			flags.DurationVar(&s.deadline, "deadline", 10*time.Second, "ski-breaker: that of the service; no answer may come more than a second later")
 			flags.StringVar(&s.days, "days", "", "ski-200k: `days`, one after the other, such as 1,2,3 (default one at random)")
 		},
 		Check: func() error {
-			if s.threads < 4 {
-				return errors.New("--threads must be at least 4")
+			if s.threads < 4 || s.deadline <= 0 {
+				return errors.New("--threads must be at least 4, and --deadline positive")
 			}
 			return nil
 		},
