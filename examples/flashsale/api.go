@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -86,19 +84,6 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// decode reads a body that must be one JSON object without unknown members. An empty body is an empty object.
-func decode(r *http.Request, into any) error {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
-		return invalid("the body: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return invalid("the body has more than one value")
-	}
-	return nil
-}
-
 // ofGoods returns a handler that calls handle with the goods that the path names.
 func ofGoods(handle func(http.ResponseWriter, *http.Request, int64) error) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -113,7 +98,7 @@ func ofGoods(handle func(http.ResponseWriter, *http.Request, int64) error) web.H
 // buyer returns the buyer whom the header X-User names. The request must have no body.
 func buyer(r *http.Request) (string, error) {
 	if name := r.Header.Get("X-User"); printable(name, 64) {
-		return name, decode(r, &struct{}{})
+		return name, web.Decode(r.Body, nil)
 	}
 	return "", invalid("X-User must have 1 to 64 printable characters")
 }

@@ -13,29 +13,21 @@ import (
 // maxAmount is the largest stock in units, and the highest price in cents, of any goods.
 const maxAmount = 1_000_000_000
 
-// newGoods is the body of POST /goods.
-type newGoods struct {
-	Name   string    `json:"name"`
-	Stock  int64     `json:"stock"`
-	Price  int64     `json:"price_cents"`
-	Hold   int64     `json:"hold_seconds"`
-	Starts time.Time `json:"starts_at"`
-	Ends   time.Time `json:"ends_at"`
-}
-
 func (s *service) postGoods(w http.ResponseWriter, r *http.Request) error {
-	g := newGoods{Stock: -1, Price: -1, Hold: 300, Starts: time.UnixMilli(0), Ends: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
-	if err := decode(r, &g); err != nil {
-		return err
-	}
+	var name string
+	stock, price, hold := int64(-1), int64(-1), int64(300)
+	starts, ends := time.UnixMilli(0), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	err := web.Decode(r.Body, map[string]any{"name": &name, "stock": &stock, "price_cents": &price, "hold_seconds": &hold, "starts_at": &starts, "ends_at": &ends})
 	switch {
-	case g.Name == "" || len(g.Name) > 200:
+	case err != nil:
+		return err
+	case name == "" || len(name) > 200:
 		return invalid("name must have 1 to 200 bytes")
-	case g.Stock < 0 || g.Stock > maxAmount || g.Price < 0 || g.Price > maxAmount:
+	case stock < 0 || stock > maxAmount || price < 0 || price > maxAmount:
 		return invalid("stock and price_cents must be between 0 and %d", maxAmount)
-	case g.Hold < 0 || g.Hold > 24*60*60:
+	case hold < 0 || hold > 24*60*60:
 		return invalid("hold_seconds must be between 0 and a day")
-	case !g.Ends.After(g.Starts):
+	case !ends.After(starts):
 		return invalid("ends_at must be after starts_at")
 	}
 	key, err := newKey(r, "goods")
@@ -43,7 +35,7 @@ func (s *service) postGoods(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	made, err := s.write(r.Context(), db.Options{Key: "goods-" + key.String(), Rows: true},
-		db.SQL(insertGoods, g.Name, g.Price, g.Hold*1000, g.Starts.UnixMilli(), g.Ends.UnixMilli(), g.Stock, g.Stock))
+		db.SQL(insertGoods, name, price, hold*1000, starts.UnixMilli(), ends.UnixMilli(), stock, stock))
 	if err != nil {
 		return err
 	}
@@ -74,13 +66,11 @@ func (s *service) getGoods(w http.ResponseWriter, r *http.Request, id int64) err
 
 // restock adds units. The change feed then clears the flag of goods that were sold out.
 func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) error {
-	var body struct {
-		Add int64 `json:"add"`
-	}
-	if err := decode(r, &body); err != nil {
+	var add int64
+	if err := web.Decode(r.Body, map[string]any{"add": &add}); err != nil {
 		return err
 	}
-	if body.Add < 1 || body.Add > maxAmount {
+	if add < 1 || add > maxAmount {
 		return invalid("add must be between 1 and %d", maxAmount)
 	}
 	key, err := newKey(r, fmt.Sprint("restock ", id))
@@ -88,7 +78,7 @@ func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) erro
 		return err
 	}
 	done, err := s.write(r.Context(), db.Options{Key: "restock-" + key.String(), Rows: true},
-		db.SQL(addStock, body.Add, body.Add, id))
+		db.SQL(addStock, add, add, id))
 	if err != nil {
 		return err
 	}

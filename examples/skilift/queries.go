@@ -136,11 +136,10 @@ func (s *service) totalVertical(w http.ResponseWriter, c call) error {
 
 // postSeason adds a season to a resort. Adding a season again changes nothing.
 func (s *service) postSeason(w http.ResponseWriter, c call) error {
-	fields, err := readBody(c.Body, "year")
-	if err != nil {
+	var year string
+	if err := web.Decode(c.Body, map[string]any{"year": &year}); err != nil {
 		return err
 	}
-	year, _ := strconv.Unquote(fields["year"]) // What is no text is "", which is no season.
 	season, err := s.ranges.read("season", year)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"rideshare/examples/internal/db"
@@ -17,13 +17,13 @@ import (
 
 // postRide stores one ride.
 func (s *service) postRide(w http.ResponseWriter, c call) error {
-	fields, err := readBody(c.Body, "time", "liftID", "waitTime")
+	minute, lift, waitTime := -1, -1, 0
+	err := web.Decode(c.Body, map[string]any{"time": &minute, "liftID": &lift, "waitTime": &waitTime})
 	if err != nil {
 		return err
 	}
-	fields["waitTime"] = cmp.Or(fields["waitTime"], "0")
-	for name, member := range map[string]string{"time": "time", "lift": "liftID", "waitTime": "waitTime"} {
-		if c.values[name], err = s.ranges.read(name, fields[member]); err != nil {
+	for name, value := range map[string]int{"time": minute, "lift": lift, "waitTime": waitTime} {
+		if c.values[name], err = s.ranges.read(name, strconv.Itoa(value)); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -47,30 +44,6 @@ func (v ranges) read(name, text string) (int, error) {
 		return value, nil
 	}
 	return 0, failed(http.StatusBadRequest, "%s is a number from %d to %d", name, v[name][0], v[name][1])
-}
-
-// readBody reads the values of a flat JSON object. Unknown and repeated names, and anything after the object, are errors.
-func readBody(body io.Reader, names ...string) (map[string]string, error) {
-	d, values := json.NewDecoder(body), map[string]string{}
-	start, err := d.Token()
-	for err == nil && start == json.Delim('{') && d.More() {
-		token, _ := d.Token() // Decode repeats an error.
-		name, _ := token.(string)
-		var value json.RawMessage
-		if err = d.Decode(&value); values[name] != "" || !slices.Contains(names, name) {
-			return nil, failed(http.StatusBadRequest, "%q is unknown or there twice", name)
-		}
-		values[name] = string(value)
-	}
-	_, closed := d.Token()
-	_, end := d.Token()
-	switch err = errors.Join(err, closed); {
-	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, failed(http.StatusRequestEntityTooLarge, "the body is too long")
-	case err != nil, start != json.Delim('{'), !errors.Is(end, io.EOF):
-		return nil, failed(http.StatusBadRequest, "the body is not one JSON object")
-	}
-	return values, nil
 }
 
 // failed returns an error that is answered with status. It has the form of a refusal by the database.

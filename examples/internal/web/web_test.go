@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -114,6 +115,22 @@ func TestRoutes(t *testing.T) {
 			if got := w.Header().Get(name); got != want {
 				t.Errorf("%s %s: got %s %q, want %q", tt.method, tt.path, name, got, want)
 			}
+		}
+	}
+}
+
+// Only one object with known members, each once and with a value of its type, is a body. What is missing keeps its value.
+func TestDecode(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"n":7,"s":"x"}`: "7 x", ` {"s":"\u0078"} `: "1 x", `{}`: "1 ", ``: "1 ",
+		`{"n":7,"n":7}`: `"n" is unknown or there twice`, `{"N":7}`: `"N" is unknown or there twice`, `{"s":null}`: `"s" has a wrong value`, `{"n":"7"}`: `"n" has a wrong value`,
+		`null`: "not one JSON object", `[]`: "not one JSON object", `{}{}`: "not one JSON object", `{"n":7`: "not one JSON object", `{"n" 7}`: "not one JSON object", `{1:7}`: "not one JSON object",
+		`{"n":7}` + strings.Repeat(" ", 100): "413 the body is too long",
+	} {
+		n, text := 1, ""
+		err := Decode(http.MaxBytesReader(httptest.NewRecorder(), io.NopCloser(strings.NewReader(body)), 50), map[string]any{"n": &n, "s": &text})
+		if got := fmt.Sprint(n, " ", text); (err == nil) != (got == want) || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %q, %v, want %q", body, got, err, want)
 		}
 	}
 }
