@@ -59,7 +59,7 @@ func (b *batcher) submit(ride db.Statement) (db.Answer, error) {
 	}
 	b.mu.Unlock()
 	if full {
-		return db.Answer{}, failed(http.StatusServiceUnavailable, "too many rides wait")
+		return db.Answer{}, waiting("too many rides wait")
 	}
 	b.sendDue()
 	defer time.AfterFunc(maxAge, b.sendDue).Stop()
@@ -69,9 +69,14 @@ func (b *batcher) submit(ride db.Statement) (db.Answer, error) {
 	case <-time.After(b.deadline):
 	}
 	if b.withdraw(w) {
-		return db.Answer{}, failed(http.StatusServiceUnavailable, "the ride was not sent in time")
+		return db.Answer{}, waiting("the ride was not sent in time")
 	}
 	return db.Answer{}, failed(http.StatusGatewayTimeout, "not known whether the write was done")
+}
+
+// waiting refuses a ride because too many wait, or it has waited for too long.
+func waiting(message string) error {
+	return &db.Refusal{Status: http.StatusServiceUnavailable, Reason: "waiting", Message: message}
 }
 
 // withdraw reports whether a ride still waits. It is not sent any more then.

@@ -302,8 +302,8 @@ func TestBatcher_Full_Refuses(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err := b.submit(nil)
-		if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != http.StatusServiceUnavailable {
-			t.Errorf("got %v, want 503", err)
+		if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != http.StatusServiceUnavailable || r.Reason != "waiting" {
+			t.Errorf("got %v, want 503 waiting", err)
 		}
 		close(release)
 		synctest.Wait()
@@ -315,14 +315,14 @@ func TestBatcher_NoOutcome_IsUnknownAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, sent, release := held(1000)
 		for n := range maxBatches + 2 {
-			status := http.StatusGatewayTimeout
+			status, reason := http.StatusGatewayTimeout, ""
 			if n >= maxBatches {
-				status = http.StatusServiceUnavailable
+				status, reason = http.StatusServiceUnavailable, "waiting"
 			}
 			go func() {
 				start := time.Now()
 				_, err := b.submit(nil)
-				if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != status || time.Since(start) != b.deadline {
+				if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != status || r.Reason != reason || time.Since(start) != b.deadline {
 					t.Errorf("ride %d: got %v after %v, want %d after %v", n, err, time.Since(start), status, b.deadline)
 				}
 			}()

@@ -116,6 +116,21 @@ func TestScenes_FindAWrongService(t *testing.T) {
 	}
 }
 
+// A scene counts refusals by their reason, or by the status if there is none.
+func TestScenes_CountRefusalsByReason(t *testing.T) {
+	database := uptest.Start(t)
+	newInstance(t, database, nil) // It makes the tables.
+	_, said := playOn(t, database, "ski-180k", func(w http.ResponseWriter, r *http.Request) {
+		if strings.ContainsAny(r.URL.Path[len(r.URL.Path)-1:], "02468") {
+			w.Header().Set("X-Reason", "user-rate")
+		}
+		_ = web.Answer(w, http.StatusServiceUnavailable, db.Answer{}, object{})
+	})
+	if !strings.Contains(said, "failed map[503:") || !strings.Contains(said, " user-rate:") {
+		t.Errorf("got %s, want refusals by 503 and by user-rate", said)
+	}
+}
+
 // ski-breaker fails on a service that does not answer in its deadline.
 func TestScenes_Breaker_FindsALateAnswer(t *testing.T) {
 	database := uptest.Start(t)

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,8 @@ func (p *play) post(ctx context.Context, one ride, kind string, header ...string
 	if r.Wrong() || failure == "timeout" {
 		p.Wrong("%s: got %v", kind, r)
 	}
-	return loadgen.Outcome{Kind: kind, Failure: failure}
+	failure = cmp.Or(r.Header.Get("X-Reason"), failure)
+	return loadgen.Outcome{Kind: failure, Failure: failure}
 }
 
 // get sends a query, in up to five attempts.
