@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -103,10 +105,10 @@ func buyer(r *http.Request) (string, error) {
 	return "", invalid("X-User must have 1 to 64 printable characters")
 }
 
-// printable reports whether text has 1 to longest printable ASCII characters.
+// printable reports whether text has 1 to longest printable characters.
 func printable(text string, longest int) bool {
-	strange := strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
-	return text != "" && len(text) <= longest && !strange
+	strange := strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
+	return text != "" && utf8.ValidString(text) && utf8.RuneCountInString(text) <= longest && !strange
 }
 
 // newKey returns the key of a write. It is derived from the client's Idempotency-Key and about, or new if the client sent

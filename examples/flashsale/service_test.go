@@ -201,6 +201,26 @@ func TestRoutes_Refusals(t *testing.T) {
 	}
 }
 
+// A buyer's name has 1 to 64 printable characters of any alphabet.
+func TestOrders_BuyersName(t *testing.T) {
+	base := start(t)
+	goods := sell(t, base, `{"name":"skis","stock":9,"price_cents":100}`)
+	for name, want := range map[string]int{
+		"Zoë Müller": 201, "雪": 201, strings.Repeat("é", 64): 201,
+		strings.Repeat("é", 65): 400, "": 400, "a\tb": 400, "a\u0085b": 400, "a\xffb": 400,
+	} {
+		g := call(t, http.MethodPost, goods+"/orders", "", "X-User", name)
+		if g.status != want {
+			t.Errorf("%q: got %+v, want %d", name, g, want)
+		}
+		if order := base + g.head.Get("Location"); want == 201 {
+			if g = call(t, http.MethodGet, order, "", "X-User", name, "X-Min-Seq", g.head.Get("X-Seq")); g.body["user"] != name {
+				t.Errorf("%q: got %+v", name, g)
+			}
+		}
+	}
+}
+
 // A repeated request with a key has one effect and one answer, also after the last unit is gone and while others run.
 func TestOrders_SameKey_OneEffectOneAnswer(t *testing.T) {
 	base := start(t)
