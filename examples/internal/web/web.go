@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -90,7 +91,8 @@ func Serve(ctx context.Context, listener net.Listener, h http.Handler, rest time
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Routes answers requests by handlers, whose names are patterns of http.ServeMux, and GET /livez. fail answers the errors.
-// A path without a handler is answered 404, and a path that has one for other methods 405.
+// A path without a handler is answered 404, also if it only is another spelling of a path, and a path that has one for other
+// methods 405.
 func Routes(handlers map[string]Handler, fail func(http.ResponseWriter, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _ = Answer(w, http.StatusOK, db.Answer{}, struct{}{}) })
@@ -103,6 +105,10 @@ func Routes(handlers map[string]Handler, fail func(http.ResponseWriter, error)) 
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked := r.URL.EscapedPath(); strings.TrimSuffix(asked, "/") != strings.TrimSuffix(path.Clean(asked), "/") {
+			refusal{w}.WriteHeader(http.StatusNotFound) // The mux would redirect it.
+			return
+		}
 		if _, pattern := mux.Handler(r); pattern == "" {
 			w = refusal{w}
 		}

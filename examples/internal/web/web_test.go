@@ -86,6 +86,9 @@ func TestRoutes(t *testing.T) {
 		"GET /goods/{id}": func(w http.ResponseWriter, r *http.Request) error {
 			return Answer(w, http.StatusOK, db.Answer{Seq: "7", Cluster: "c", Cache: "HIT"}, r.PathValue("id"))
 		},
+		"GET /{$}": func(w http.ResponseWriter, _ *http.Request) error {
+			return Answer(w, http.StatusOK, db.Answer{}, "root")
+		},
 		"POST /goods": func(_ http.ResponseWriter, r *http.Request) error {
 			_, err := io.ReadAll(r.Body)
 			return err
@@ -104,6 +107,11 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/livez", 0, 200, `{}`, map[string]string{"X-Seq": ""}},
 		{"POST", "/goods", 64<<10 + 1, 503, `"http: request body too large"`, map[string]string{"Retry-After": "2"}},
 		{"GET", "/nothing", 0, 404, `{"message":"Not Found"}`, map[string]string{"Retry-After": ""}},
+		{"GET", "/goods//1", 0, 404, `{"message":"Not Found"}`, map[string]string{"Location": ""}},
+		{"GET", "/x/../goods/1", 0, 404, `{"message":"Not Found"}`, map[string]string{"Location": ""}},
+		{"GET", "/goods/1/", 0, 404, `{"message":"Not Found"}`, map[string]string{"Location": ""}},
+		{"GET", "/goods/a%2F%2Fb", 0, 200, `"a//b"`, nil},
+		{"GET", "/", 0, 200, `"root"`, nil},
 		{"PUT", "/goods/1", 0, 405, `{"message":"Method Not Allowed"}`, map[string]string{"Allow": "GET, HEAD"}},
 	} {
 		w := httptest.NewRecorder()
