@@ -135,6 +135,7 @@ func TestRun_CommandLine(t *testing.T) {
 		{"--ingest later", exitUsage, "sync or async"},
 		{"--batch 0", exitUsage, "--batch"},
 		{"--ranges resort=5..1", exitUsage, "NAME=LOW..HIGH"},
+		{"--ranges skier=70000..100000 --database http://127.0.0.1:1 --wait 1ns", exitFailed, "http://127.0.0.1:1"},
 		{"--ranges lake=1..5", exitUsage, "NAME=LOW..HIGH"},
 		{"--database http://127.0.0.1:1 --wait 1ns", exitFailed, "http://127.0.0.1:1"},
 		{"--auth-file /does/not/exist", exitFailed, "--auth-file"},

@@ -27,7 +27,7 @@ func (v ranges) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		name, bounds, _ := strings.Cut(part, "=")
 		low, high, _ := strings.Cut(bounds, "..")
-		first, err := strconv.ParseUint(low, 10, 16)
+		first, err := strconv.ParseUint(low, 10, 31)
 		last, err2 := strconv.ParseUint(high, 10, 31)
 		if _, known := v[name]; !known || err != nil || err2 != nil || last < first || (name == "resort" && last > 100_000) {
 			return fmt.Errorf("%q is not NAME=LOW..HIGH", part)
