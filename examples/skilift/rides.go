@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"rideshare/examples/internal/db"
 	"rideshare/examples/internal/web"
 )
+
+// respondAsync finds this preference among others, in the form that the database takes too.
+var respondAsync = regexp.MustCompile(`(?i)(^|,)\s*respond-async\s*([,;]|$)`)
 
 // postRide stores one ride.
 func (s *service) postRide(w http.ResponseWriter, c call) error {
@@ -27,7 +31,7 @@ func (s *service) postRide(w http.ResponseWriter, c call) error {
 			return err
 		}
 	}
-	async := strings.Contains(c.Header.Get("Prefer"), "respond-async")
+	async := respondAsync.MatchString(strings.Join(c.Header.Values("Prefer"), ","))
 	a, err := s.store(c, async || s.async)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,16 @@ func TestRoutes(t *testing.T) {
 		} {
 			if r := i.want(t, "GET", path, "", 200, want, seen...); r.header.Get("X-Seq") == "" || r.header.Get("X-Cache") == "" {
 				t.Errorf("%s: got %v, want X-Seq and X-Cache", path, r.header)
+			}
+		}
+	})
+	t.Run("Prefer", func(t *testing.T) {
+		for prefer, status := range map[string]int{"respond-async": 202, "wait=9, Respond-Async;x=1": 202, "x=1\nRESPOND-ASYNC": 202, "respond-asynchronous": 201, "x=respond-async": 201, "": 201} {
+			req := httptest.NewRequestWithContext(t.Context(), "POST", post(1, 2025, 3, 7), strings.NewReader(aRide))
+			req.Header["Prefer"] = strings.Split(prefer, "\n")
+			w := httptest.NewRecorder()
+			if i.ServeHTTP(w, req); w.Code != status {
+				t.Errorf("Prefer %q: got %d %s, want %d", prefer, w.Code, w.Body, status)
 			}
 		}
 	})
