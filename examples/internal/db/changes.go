@@ -25,8 +25,7 @@ type Event struct {
 // Position is where the feed continues after this event.
 func (e Event) Position() string { return e.Cluster + ":" + strconv.FormatUint(e.Seq, 10) }
 
-// Change is one changed row: insert, update or delete. A schema change has only SQL. Numbers are
-// json.Number.
+// Change is one changed row: insert, update or delete. A schema change has only SQL. Numbers are json.Number.
 type Change struct {
 	Op, Table, SQL     string
 	Key, Before, After map[string]any

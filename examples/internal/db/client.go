@@ -93,10 +93,8 @@ func Int(value any) int64 {
 
 // Execute runs statements that change something.
 func (c *Client) Execute(ctx context.Context, o Options, statements ...Statement) (Answer, error) {
-	if o.Rows {
-		return c.statements(ctx, "/db/request", o, statements)
-	}
-	return c.statements(ctx, "/db/execute", o, statements)
+	path := map[bool]string{true: "/db/request", false: "/db/execute"}[o.Rows]
+	return c.statements(ctx, path, o, statements)
 }
 
 // Insist is Execute for a write with a key. While the outcome is unknown, Insist sends the write again under its key, until
@@ -139,8 +137,7 @@ func (c *Client) statements(ctx context.Context, path string, o Options, stateme
 	}
 	var a Answer
 	head, err = c.call(ctx, path, body, head, &a)
-	a.Seq, a.Cluster, a.Cache = head.Get("X-Seq"), head.Get("X-Cluster-Id"), head.Get("X-Cache")
-	a.Operation = head.Get("X-Operation-Id")
+	a.Seq, a.Cluster, a.Cache, a.Operation = head.Get("X-Seq"), head.Get("X-Cluster-Id"), head.Get("X-Cache"), head.Get("X-Operation-Id")
 	return a, err
 }
 
