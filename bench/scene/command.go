@@ -2,6 +2,7 @@ package scene
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -72,6 +73,14 @@ func (c *Command[T]) parse(args []string, stderr io.Writer) (name string, s Sett
 	}
 	s.Authorization, err = authorization(s.AuthFile)
 	return name, s, err
+}
+
+// AtLeast returns an error unless all values of the flags what are at least least. It is for Check.
+func AtLeast[T cmp.Ordered](least T, what string, values ...T) error {
+	if slices.Min(values) < least {
+		return fmt.Errorf("%s must be at least %v", what, least)
+	}
+	return nil
 }
 
 // authorization returns the Authorization header for the first bearer or basic line of a file of credentials; "" if file is "".

@@ -272,7 +272,7 @@ func TestCommand_Main(t *testing.T) {
 		{"right more", "SCENE", 2, 0},
 		{"right --scale 0", "SCENE", 2, 0},
 		{"right --units many", "units", 2, 0},
-		{"right --units 0", "too few units", 2, 0},
+		{"right --units 0", "--units must be at least 1", 2, 0},
 		{"right --auth-file /does/not/exist", "--auth-file", 2, 0},
 		{"right --auth-file " + empty, "--auth-file", 2, 0},
 		{"right --auth-file " + file + " --units 7", "7 units", 0, 1},
@@ -288,12 +288,7 @@ func TestCommand_Main(t *testing.T) {
 				"wrong": {Help: "fails", Play: func(_ context.Context, r *scene.Run) { r.Wrong("no way") }},
 			},
 			Flags: func(flags *flag.FlagSet) { flags.IntVar(&units, "units", 1, "") },
-			Check: func() error {
-				if units < 1 {
-					return errors.New("too few units")
-				}
-				return nil
-			},
+			Check: func() error { return scene.AtLeast(1, "--units", units) },
 			Play: func(ctx context.Context, r *scene.Run, one scene.Scene[*scene.Run]) {
 				r.Note("%d units", units)
 				one.Play(ctx, r)

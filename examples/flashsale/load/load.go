@@ -1,23 +1,14 @@
-// Package load has the load scenes of flashsale: each sends orders to running instances, and then compares every answer with
-// the rows of the database.
+// Package load has the load scenes of flashsale. Each compares the answers of running instances with the rows of the database.
 package load
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"io"
 	"strings"
 
 	"rideshare/bench/scene"
 )
-
-// settings are the flags that only flashsale's scenes have.
-type settings struct {
-	services    string // base URLs of the instances, with commas between them
-	orders      int    // of the scenes storm and kill, before the scale
-	connections int    // orders in flight, but in burst and same-user
-}
 
 // scenes are the scenes by name.
 var scenes = map[string]scene.Scene[*run]{
@@ -31,23 +22,18 @@ var scenes = map[string]scene.Scene[*run]{
 
 // Main is the command `flashsale load`. It returns the exit code: 0 if everything holds, 1 if not, 2 for wrong usage.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var s settings
+	sale := &run{ended: map[string]string{}, lost: map[string]bool{}}
 	command := scene.Command[*run]{
 		Name: "flashsale load", Scenes: scenes,
 		Flags: func(flags *flag.FlagSet) {
-			flags.StringVar(&s.services, "service", "http://127.0.0.1:8088", "`URLs` of the instances, with commas between them")
-			flags.IntVar(&s.orders, "orders", 1_000_000, "orders of the scenes storm and kill")
-			flags.IntVar(&s.connections, "connections", 512, "orders in flight, but in burst and same-user")
+			flags.StringVar(&sale.services, "service", "http://127.0.0.1:8088", "`URLs` of the instances, with commas between them")
+			flags.IntVar(&sale.number, "orders", 1_000_000, "orders of the scenes storm and kill")
+			flags.IntVar(&sale.connections, "connections", 512, "orders in flight, but in burst and same-user")
 		},
-		Check: func() error {
-			if s.orders < 1 || s.connections < 1 {
-				return errors.New("--orders and --connections must be above 0")
-			}
-			return nil
-		},
+		Check: func() error { return scene.AtLeast(1, "--orders and --connections", sale.number, sale.connections) },
 		Play: func(ctx context.Context, r *scene.Run, one scene.Scene[*run]) {
-			sale := &run{Run: r, settings: s, ended: map[string]string{}, lost: map[string]bool{}}
-			sale.instances.Use(strings.Split(s.services, ",")...)
+			sale.Run, sale.number = r, max(100, r.Scaled(sale.number))
+			sale.instances.Use(strings.Split(sale.services, ",")...)
 			one.Play(ctx, sale)
 			sale.verify(context.WithoutCancel(ctx)) // What was done before an early end is checked, too.
 		},

@@ -14,19 +14,20 @@ import (
 	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 	"rideshare/bench/scene"
-	"rideshare/internal/wait"
 )
 
 // run is one run of a scene.
 type run struct {
 	*scene.Run
 
-	settings  settings
-	instances scene.Instances
-	goods     []*goods
-	seq       uint64                // of the last goods; a read at this position has seen the orders before them
-	orders    ledger.Writes[string] // by id
-	buyers    atomic.Int64          // of the scene leases, in which instances die
+	services    string // base URLs of the instances, with commas between them
+	number      int    // of orders in the scenes storm and kill
+	connections int    // orders in flight, but in burst and same-user
+	instances   scene.Instances
+	goods       []*goods
+	seq         uint64                // of the last goods; a read at this position has seen the orders before them
+	orders      ledger.Writes[string] // by id
+	buyers      atomic.Int64          // of the scene leases, in which instances die
 
 	mu      sync.Mutex // guards what follows
 	unknown []answer
@@ -36,13 +37,10 @@ type run struct {
 
 // goods is a kind of goods that the scene sells.
 type goods struct {
-	id    int64
+	ID    int64
 	stock int
 	least int // units that must be held at the end, unless units were leased; no more than stock count
 }
-
-// scaled returns n times the scale, at least least.
-func (r *run) scaled(n, least int) int { return max(least, r.Scaled(n)) }
 
 // insist sends a request to an instance until it is answered 200, 201 or 404. Without such an answer the scene fails.
 func (r *run) insist(ctx context.Context, method, path string, body any, head ...string) api.Reply {
@@ -57,42 +55,14 @@ func (r *run) insist(ctx context.Context, method, path string, body any, head ..
 
 // sell puts goods on sale.
 func (r *run) sell(ctx context.Context, stock, holdSeconds int) *goods {
-	body := map[string]any{"name": "of a load scene", "stock": stock, "price_cents": 100, "hold_seconds": holdSeconds}
-	reply := r.insist(ctx, http.MethodPost, "/goods", body)
+	reply := r.insist(ctx, http.MethodPost, "/goods", map[string]any{"name": "of a load scene", "stock": stock, "price_cents": 100, "hold_seconds": holdSeconds})
 	r.seq = max(r.seq, scene.Seq(reply))
-	var made struct{ ID int64 }
-	_ = json.Unmarshal(reply.Body, &made) // Without an answer the scene has ended.
-	g := &goods{id: made.ID, stock: stock}
-	if g.id > 0 {
+	g := &goods{stock: stock}
+	_ = json.Unmarshal(reply.Body, g) // Without an answer the scene has ended.
+	if g.ID > 0 {
 		r.goods = append(r.goods, g)
 	}
 	return g
-}
-
-// audit is the part of the service's audit that the scenes look at.
-type audit struct {
-	Total, Held, Leased int
-	OK                  bool
-}
-
-// audit asks the service for the audit of goods.
-func (r *run) audit(ctx context.Context, g *goods) (a audit) {
-	reply := r.insist(ctx, http.MethodGet, fmt.Sprintf("/goods/%d/audit", g.id), nil)
-	_ = json.Unmarshal(reply.Body, &a) // Without an answer the audit is not OK.
-	return a
-}
-
-// until waits until the audit of goods is as done wants it, at most two minutes, and returns the last audit. It reports false if
-// that time or ctx ends first.
-func (r *run) until(ctx context.Context, g *goods, done func(audit) bool) (a audit, ok bool) {
-	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for a = r.audit(ctx, g); !done(a); a = r.audit(ctx, g) {
-		if !wait.For(waiting, 100*time.Millisecond) {
-			return a, false
-		}
-	}
-	return a, true
 }
 
 // answer is the service's answer to a buyer's order.
@@ -118,7 +88,7 @@ func (a answer) outcome() loadgen.Outcome {
 // order sends an order, retries it while it is refused temporarily, and records its fate.
 func (r *run) order(ctx context.Context, g *goods, buyer string, head ...string) answer {
 	reply, _ := r.Attempts(ctx, scene.Request{
-		URL: fmt.Sprintf("%s/goods/%d/orders", r.instances.Next(), g.id), Header: append(head, "X-User", buyer),
+		URL: fmt.Sprintf("%s/goods/%d/orders", r.instances.Next(), g.ID), Header: append(head, "X-User", buyer),
 		Done: []int{http.StatusCreated, http.StatusAccepted, http.StatusConflict},
 	})
 	a := answer{buyer: buyer, status: reply.Status, text: reply.String()}

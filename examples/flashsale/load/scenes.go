@@ -24,11 +24,12 @@ const longHold, byFlag, byDatabase = 24 * 60 * 60, "sold-out by the flag", "sold
 func burst(ctx context.Context, r *run) {
 	for _, units := range []int{1, 100, 1000} {
 		for _, buyers := range []int{100, 1000, 10_000} {
-			s, c := r.scaled(units, 1), r.scaled(buyers, 10)
+			s, c := r.Scaled(units), max(10, r.Scaled(buyers))
 			g := r.sell(ctx, s, longHold)
-			got := r.Stage(ctx, loadgen.Stage{Name: fmt.Sprintf("%d units, %d buyers", s, c), Clients: c, Requests: c}, func(ctx context.Context, n int) loadgen.Outcome {
+			buy := func(ctx context.Context, n int) loadgen.Outcome {
 				return r.order(ctx, g, fmt.Sprint("buyer-", n)).outcome()
-			}, nil)
+			}
+			got := r.Stage(ctx, loadgen.Stage{Name: fmt.Sprintf("%d units, %d buyers", s, c), Clients: c, Requests: c}, buy, nil)
 			won, leased := int(got["HELD"]), int(got["PENDING"]) // What is leased may be sold later.
 			decided := won + leased + int(got[byDatabase]+got[byFlag])
 			if won > min(s, c) || got["duplicate"] > 0 || (ctx.Err() == nil && (decided < c || (leased == 0 && won < min(s, c)))) {
@@ -41,7 +42,7 @@ func burst(ctx context.Context, r *run) {
 // sameUser lets each buyer send ten orders concurrently, half of the buyers with one key for all ten.
 func sameUser(ctx context.Context, r *run) {
 	const times = 10
-	buyers := r.scaled(1000, 10)
+	buyers := max(10, r.Scaled(1000))
 	g := r.sell(ctx, buyers*times, longHold)
 	answers := make([][times]answer, buyers)
 	r.Stage(ctx, loadgen.Stage{Name: "same user", Clients: buyers * times, Requests: buyers * times}, func(ctx context.Context, n int) loadgen.Outcome {
@@ -69,25 +70,21 @@ func sameUser(ctx context.Context, r *run) {
 
 // expire holds units and pays some of them around the end of their holds, while every instance sweeps.
 func expire(ctx context.Context, r *run) {
-	units := r.scaled(1000, 10)
+	units := max(10, r.Scaled(1000))
 	g := r.sell(ctx, units, 3)
 	orders := make([]answer, units)
-	r.Stage(ctx, loadgen.Stage{Name: "hold", Clients: min(units, r.settings.connections), Requests: units}, func(ctx context.Context, n int) loadgen.Outcome {
+	r.Stage(ctx, loadgen.Stage{Name: "hold", Clients: min(units, r.connections), Requests: units}, func(ctx context.Context, n int) loadgen.Outcome {
 		orders[n] = r.order(ctx, g, fmt.Sprint("buyer-", n))
 		return orders[n].outcome()
 	}, nil)
-	r.Stage(ctx, loadgen.Stage{Name: "pay", Clients: units * 6 / 10, Requests: units * 6 / 10}, func(ctx context.Context, n int) loadgen.Outcome {
-		return r.pay(ctx, orders[n])
-	}, nil)
-	if a, swept := r.until(ctx, g, func(a audit) bool { return a.Held == 0 }); !swept && ctx.Err() == nil {
-		r.Wrong("goods %d: %d units are still held", g.id, a.Held)
-	}
+	pay := func(ctx context.Context, n int) loadgen.Outcome { return r.pay(ctx, orders[n]) }
+	r.Stage(ctx, loadgen.Stage{Name: "pay", Clients: units * 6 / 10, Requests: units * 6 / 10}, pay, nil)
+	r.untilHeld(ctx, g, 0)
 }
 
 // pay pays an order around the end of its hold.
 func (r *run) pay(ctx context.Context, o answer) loadgen.Outcome {
-	const around = 500 * time.Millisecond
-	offset := time.Duration(rand.Int64N(int64(2*around))) - around //nolint:gosec // A moment is no secret.
+	offset := time.Duration(rand.Int64N(int64(time.Second))) - time.Second/2 //nolint:gosec // A moment is no secret.
 	if o.status != http.StatusCreated || !wait.For(ctx, time.Until(o.ExpiresAt.Add(offset))) {
 		return loadgen.Outcome{Kind: "not held"}
 	}
@@ -111,8 +108,8 @@ func leases(ctx context.Context, r *run) {
 		return
 	}
 	r.instances.Use(urls...)
-	r.sell(ctx, r.scaled(100, 84), longHold)
-	many := r.sell(ctx, r.scaled(1001, 280), longHold)
+	r.sell(ctx, max(84, r.Scaled(100)), longHold)
+	many := r.sell(ctx, max(280, r.Scaled(1001)), longHold)
 	buy := func(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
 		n := r.buyers.Add(1)
 		o := r.order(ctx, r.goods[n%2], fmt.Sprint("buyer-", n)).outcome()
@@ -135,8 +132,7 @@ func leases(ctx context.Context, r *run) {
 	selling, sold := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { r.crash(ctx, processes, urls[2:], sold) })
-	plan := loadgen.Plan{{Name: "leases", Duration: time.Hour, From: 16, To: 16}}
-	r.Load(selling, "leases", loadgen.Config{Plan: plan, Loop: loadgen.Closed, Call: buy}, nil)
+	r.Load(selling, "leases", loadgen.Config{Plan: loadgen.Plan{{Name: "leases", Duration: time.Hour, From: 16, To: 16}}, Loop: loadgen.Closed, Call: buy}, nil)
 	group.Wait()
 	r.instances.Use(urls[1]) // It goes on with leases that are closed.
 	buy(ctx, loadgen.Request{})
@@ -153,9 +149,7 @@ func (r *run) crash(ctx context.Context, processes []*os.Process, others []strin
 	at := time.Now()
 	err := errors.Join(processes[0].Kill(), processes[1].Signal(syscall.SIGSTOP))
 	for _, g := range r.goods {
-		if _, all := r.until(ctx, g, func(a audit) bool { return a.Held >= g.stock }); !all && ctx.Err() == nil {
-			r.Wrong("goods %d: not all %d units were sold", g.id, g.stock)
-		}
+		r.untilHeld(ctx, g, g.stock)
 	}
 	took := time.Since(at)
 	r.Note("all units were sold %v after an instance was killed", took)
@@ -170,13 +164,10 @@ func (r *run) crash(ctx context.Context, processes []*os.Process, others []strin
 }
 
 // storm sends many orders for few goods, which are not equally popular.
-func storm(ctx context.Context, r *run) { r.storm(ctx, "storm", r.scaled(10_000, 10), nil) }
+func storm(ctx context.Context, r *run) { r.storm(ctx, "storm", max(10, r.Scaled(10_000)), nil) }
 
 // kill is a storm in which half of the orders find a unit, and parts of the database are killed.
-func kill(ctx context.Context, r *run) {
-	orders := r.scaled(r.settings.orders, 100)
-	r.storm(ctx, "kill", orders/2, scene.Kills(orders))
-}
+func kill(ctx context.Context, r *run) { r.storm(ctx, "kill", r.number/2, scene.Kills(r.number)) }
 
 // storm sells units of ten goods. kills names the parts to kill by the number of the answered order.
 func (r *run) storm(ctx context.Context, name string, units int, kills map[int64]string) {
@@ -184,15 +175,16 @@ func (r *run) storm(ctx context.Context, name string, units int, kills map[int64
 	for range kinds {
 		r.sell(ctx, units/kinds, longHold)
 	}
-	wanted := make([]uint64, r.scaled(r.settings.orders, 100))
+	wanted := make([]uint64, r.number)
 	popular := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), 1.1, 1, kinds-1) //nolint:gosec // Chance is no secret.
 	for i := range wanted {
 		wanted[i] = popular.Uint64()
 	}
-	connections := min(r.settings.connections, len(wanted))
-	got := r.Stage(ctx, loadgen.Stage{Name: name, Clients: connections, Requests: len(wanted)}, func(ctx context.Context, n int) loadgen.Outcome {
+	connections := min(r.connections, len(wanted))
+	buy := func(ctx context.Context, n int) loadgen.Outcome {
 		return r.order(ctx, r.goods[wanted[n]], fmt.Sprint("buyer-", n)).outcome()
-	}, kills)
+	}
+	got := r.Stage(ctx, loadgen.Stage{Name: name, Clients: connections, Requests: len(wanted)}, buy, kills)
 	if kills == nil && ctx.Err() == nil { // Otherwise orders may be refused or not sent.
 		for _, kind := range wanted {
 			r.goods[kind].least++

@@ -41,13 +41,13 @@ func TestExpire_HoldsAreNotSwept(t *testing.T) {
 			}
 		})
 		r := &run{
-			Run:      &scene.Run{Settings: scene.Settings{Scale: 0.01, Stderr: io.Discard}, API: &api.Client{HTTP: &http.Client{Transport: unswept}}},
-			settings: settings{connections: 1}, ended: map[string]string{},
+			Run:         &scene.Run{Settings: scene.Settings{Scale: 0.01, Stderr: io.Discard}, API: &api.Client{HTTP: &http.Client{Transport: unswept}}},
+			connections: 1, ended: map[string]string{},
 		}
 		r.instances.Use("http://service")
 		expire(ctx, r)
 		r.Change(func(result *scene.Result) {
-			if got, want := fmt.Sprint(result.Check.Wrong.First), "[goods 5: 7 units are still held]"; got != want {
+			if got, want := fmt.Sprint(result.Check.Wrong.First), "[goods 5: 7 units are still held, want 0]"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		})
