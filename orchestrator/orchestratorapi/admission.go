@@ -22,12 +22,16 @@ var classOf = map[string]func(echo.Context) admission.Class{
 	"POST /api/v1/db/clear": writeClass,
 }
 
-// requestClass returns the class of a request to /db/request: Read if the caller may only read, else as writeClass.
+// requestClass returns the class of a request to /db/request, where queue has no effect: Read if the caller may only read.
 func requestClass(c echo.Context) admission.Class {
-	if httpapi.RoleOf(c.Request().Context()) < httpapi.Write {
+	switch {
+	case httpapi.RoleOf(c.Request().Context()) < httpapi.Write:
 		return admission.Read
+	case wantsAsync(c):
+		return admission.Async
+	default:
+		return admission.Write
 	}
-	return writeClass(c)
 }
 
 // writeClass returns Async for a write whose client does not wait for its result, else Write.

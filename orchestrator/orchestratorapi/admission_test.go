@@ -93,6 +93,7 @@ func TestAdmission_ClassesOfRoutes(t *testing.T) {
 		{"read", "GET", "/db/query?q=SELECT+1", "", ""},
 		{"read", "POST", "/db/query", `["SELECT 1"]`, ""},
 		{"write", "POST", "/db/request", `["SELECT 1"]`, ""},
+		{"write", "POST", "/db/request?queue", `["DELETE FROM t"]`, ""},
 		{"write", "POST", "/db/execute", `["DELETE FROM t"]`, ""},
 		{"write", "POST", "/db/execute?queue&wait", `["DELETE FROM t"]`, ""},
 		{"write", "POST", "/api/v1/db/write", writeBody, ""},

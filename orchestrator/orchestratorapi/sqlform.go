@@ -20,9 +20,6 @@ func (a *API) query(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.queue {
-		return errQueue
-	}
 	statements, err := a.queryStatements(c, &o)
 	if err != nil {
 		return err
@@ -30,8 +27,6 @@ func (a *API) query(c echo.Context) error {
 	o.asQuery = true
 	return a.read(c, &o, statements, start)
 }
-
-var errQueue = dbaas.Errorf(dbaas.CodeInvalid, "queue is for /db/execute")
 
 func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, start time.Time) error {
 	read, err := a.newRead(c, statements, o.readTimeout(a.cfg.CallTimeout))
@@ -140,9 +135,7 @@ func (a *API) request(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.queue {
-		return errQueue
-	}
+	o.queue = false // a write here has its result in the answer
 	statements, err := a.bodyStatements(c, &o)
 	if err != nil {
 		return err

@@ -193,7 +193,7 @@ func TestSQLForm_Unsupported_Is400(t *testing.T) {
 		"GET /db/query", "GET /db/query?q=", "GET /db/query?q=SELECT+1&q=SELECT+2", "GET /db/query?q=SELECT+1&level=best", "GET /db/query?q=SELECT+1&db_timeout=1",
 		"GET /db/query?q=SELECT+1&retries=x", "GET /db/query?q=SELECT+1&Pretty", "POST /db/execute?transaction=false", "POST /db/execute?queue=0", "GET /db/query?q=SELECT+1&timeout=x",
 		"GET /db/query?q=SELECT+1&timeout=0s", "GET /db/query?q=SELECT+1&timeout=10m", "GET /db/query?q=SELECT+1&linearizable_timeout=x", "GET /db/query?q=SELECT+1&freshness=-1s",
-		"GET /db/query?q=SELECT+1&queue", "GET /db/query?q=%zz", "POST /db/query", "POST /db/query?q=SELECT+1", "POST /db/execute", "POST /db/request?queue",
+		"GET /db/query?q=%zz", "POST /db/query", "POST /db/query?q=SELECT+1", "POST /db/execute",
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		w := call(t, h, method, path, "")

@@ -1,0 +1,41 @@
+package orchestratorapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What clients of rqlite send is served. None of these requests waits in the queue, unless it is for /db/execute.
+func TestSQLForm_ClientsOfRqlite(t *testing.T) {
+	const jdbc = "timeout=5s&wait=true&level=linearizable&linearizable_timeout=5s&freshness=5s"
+	for client, targets := range map[string][]string{
+		"pyrqlite":    {"query?", "query?level=strong", "execute?transaction", "execute?transaction&queue&wait"},
+		"rqlite-jdbc": {"query?" + jdbc, "query?queue=true&" + jdbc, "request?queue=true&" + jdbc, "execute?queue=true&transaction=true&" + jdbc, "query?queue=true&level=none"},
+		"rqlite-dotnet": {
+			"query?timings&q=SELECT%201&level=auto", "query?timings", "execute?timings", "execute?timings&transaction", "request?timings&transaction",
+		},
+		"rqdb":           {"query?level=none&freshness=5m", "query?level=weak&redirect", "execute", "execute?transaction"},
+		"rqlite-go-http": {"query?associative=true&level=linearizable&linearizable_timeout=1s", "request?level=weak&transaction=true", "execute?queue=true&timeout=30s&wait=true"},
+	} {
+		for _, target := range targets {
+			s := &system{}
+			method, body := "POST", `["SELECT 1"]`
+			if strings.Contains(target, "q=") {
+				method, body = "GET", ""
+			}
+			if w := call(t, newAPI(s), method, "/db/"+target, body); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "op_id") {
+				t.Errorf("%s: %s: got %d %s", client, target, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// A write at /db/request is never queued: its result is in the answer.
+func TestDBRequest_Queue_WritesAtOnce(t *testing.T) {
+	s := &system{}
+	w := call(t, newAPI(s), "POST", "/db/request?queue", `["DELETE FROM t"]`)
+	if want(t, w, http.StatusOK, ""); strings.Contains(w.Body.String(), "sequence_number") || !strings.Contains(w.Body.String(), `"seq":`) {
+		t.Errorf("got %s", w.Body)
+	}
+}
