@@ -103,7 +103,7 @@ func (o *options) flag(name string) *bool {
 		return &o.associative
 	case "blob_array":
 		return &o.blobArray
-	case "transaction":
+	case "transaction", "atomic": // atomic is what rqlite-js sends too
 		return &o.transaction
 	case "queue":
 		return &o.queue
@@ -118,10 +118,10 @@ func (o *options) flag(name string) *bool {
 	}
 }
 
-// checkFlag refuses transaction and queue with a value that means no, such as false: by rqlite's rules the flag would be
+// checkFlag refuses transaction, atomic and queue with a value that means no, such as false: by rqlite's rules the flag would be
 // on. Other flags accept any value, since being on by mistake does no harm there.
 func checkFlag(name, value string) error {
-	if name != "transaction" && name != "queue" {
+	if name != "transaction" && name != "atomic" && name != "queue" {
 		return nil
 	}
 	switch strings.ToLower(value) {

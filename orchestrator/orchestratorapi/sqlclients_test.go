@@ -10,6 +10,7 @@ import (
 func TestSQLForm_ClientsOfRqlite(t *testing.T) {
 	const jdbc = "timeout=5s&wait=true&level=linearizable&linearizable_timeout=5s&freshness=5s"
 	for client, targets := range map[string][]string{
+		"rqlite-js":   {"query?q=SELECT%201&level=strong&pretty=true&timings=true", "execute?atomic=true&transaction=true&timings=true"},
 		"pyrqlite":    {"query?", "query?level=strong", "execute?transaction", "execute?transaction&queue&wait"},
 		"rqlite-jdbc": {"query?" + jdbc, "query?queue=true&" + jdbc, "request?queue=true&" + jdbc, "execute?queue=true&transaction=true&" + jdbc, "query?queue=true&level=none"},
 		"rqlite-dotnet": {
@@ -29,6 +30,17 @@ func TestSQLForm_ClientsOfRqlite(t *testing.T) {
 			}
 		}
 	}
+}
+
+// atomic is another name of transaction.
+func TestDBExecute_Atomic_IsATransaction(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	want(t, call(t, h, "POST", "/db/execute?atomic=true", `["a"]`), http.StatusOK, "")
+	if !s.lastOp(t).Atomic {
+		t.Error("the operation is not atomic")
+	}
+	want(t, call(t, h, "POST", "/db/execute?atomic=false", `["a"]`), http.StatusBadRequest, "")
 }
 
 // A write at /db/request is never queued: its result is in the answer.
