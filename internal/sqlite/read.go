@@ -72,17 +72,14 @@ func (w *reader) each(b []byte, list []dbaas.Statement) ([]byte, error) {
 			b = append(b, ',')
 		}
 		var err error
-		if b, err = w.statement(b, &list[i]); err == nil {
-			err = w.Fits(b) // failures count too
-		}
-		if err != nil {
+		if b, err = w.statement(b, &list[i]); err != nil {
 			return b, err
 		}
 	}
 	return b, nil
 }
 
-// statement appends one statement of the SQL form.
+// statement appends one statement of the SQL form: its result, or its error if the answer with that fits.
 func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	began := time.Time{}
 	if w.read.Timings {
@@ -90,17 +87,27 @@ func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	}
 	at := len(b)
 	b, err := w.result(append(b, '{'), in)
-	if err = w.late(err); err != nil {
-		if !own(dbaas.CodeOf(err)) {
-			return b, err
+	if err = w.late(err); err == nil {
+		b = w.end(b, began)
+		if err = w.Fits(b); err == nil {
+			return b, nil
 		}
-		b = append(shorten(b, at), '{')
-		if w.Objects && w.read.AsQuery {
-			b = append(b, `"rows":[],`...)
-		}
-		b = append(b, `"error":`...)
-		b = sqljson.AppendText(b, messageOf(err))
+		w.done = nil
 	}
+	if !own(dbaas.CodeOf(err)) {
+		return b, err
+	}
+	b = append(shorten(b, at), '{')
+	if w.Objects && w.read.AsQuery {
+		b = append(b, `"rows":[],`...)
+	}
+	b = append(b, `"error":`...)
+	b = w.end(sqljson.AppendText(b, messageOf(err)), began)
+	return b, w.Fits(b)
+}
+
+// end appends the end of a statement's result, with the time since began if the read wants it.
+func (w *reader) end(b []byte, began time.Time) []byte {
 	if w.read.Timings {
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
@@ -108,7 +115,7 @@ func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 		b = append(b, `"time":`...)
 		b = strconv.AppendFloat(b, time.Since(began).Seconds(), 'f', -1, 64)
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
 }
 
 // late returns err. If the statement exceeded the client's time limit for one statement, it returns CodeInvalid

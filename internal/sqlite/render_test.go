@@ -1,9 +1,12 @@
 package sqlite_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/testkit/sqlitetest"
 )
@@ -48,5 +51,27 @@ func TestConn_AppendRead_Formats(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// A result that passes the limit by a few bytes is an error in its place, and the results before it stay.
+func TestConn_AppendRead_LimitToTheByte(t *testing.T) {
+	_, path := sqlitetest.Open(t, sqlite.Options{})
+	for _, sql := range []string{"SELECT 1.5 AS " + strings.Repeat("n", 100), "SELECT '" + strings.Repeat("x", 100) + "' AS a", "SELECT 1 AS " + strings.Repeat("n", 100) + " WHERE 0"} {
+		for _, f := range []dbaas.Format{dbaas.FormatArrays, dbaas.FormatAssociative} {
+			r := dbaas.Read{Format: f, Statements: statements("SELECT 7 AS first", sql)}
+			full := read(t, sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true}), r)
+			first := full[:strings.Index(full, "},{")+1]
+			for limit := len(full) - 40; limit <= len(full); limit++ {
+				c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Answer: limit}})
+				want := full
+				if limit < len(full) {
+					want = fmt.Sprintf(`%s,{"error":"the answer is over the limit of %d bytes"}`, first, limit)
+				}
+				if b, err := c.AppendRead([]byte("x"), &r, replication.ReadGuard); err != nil || string(b) != "x"+want {
+					t.Errorf("%s with %d bytes: got %s, %v, want %s", sql, limit, b, err, want)
+				}
+			}
+		}
 	}
 }

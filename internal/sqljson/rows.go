@@ -125,7 +125,8 @@ func (r *Renderer) appendRows(b []byte, columns Columns, rows Rows, row bool, as
 		}
 		b = append(b, ',')
 	}
-	return append(trimComma(b), ']'), nil
+	b = append(trimComma(b), ']')
+	return b, r.Fits(b)
 }
 
 func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows, as []conversion) ([]byte, error) {

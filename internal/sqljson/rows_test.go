@@ -38,7 +38,7 @@ func (c *counted) Next(rendered int) (bool, error) {
 func TestRenderer_AppendRows_LimitToTheByte(t *testing.T) {
 	t.Parallel()
 	const row = `"a\"b"` // the text is shorter than its JSON
-	for name, limit := range map[string]int{"Fits": len("[[" + row), "OneShort": len("[["+row) - 1, "TextLonger": 2} {
+	for name, limit := range map[string]int{"Fits": len("[[" + row + "]]"), "OneShort": len("[["+row+"]]") - 1, "TextLonger": 2} {
 		b := []byte("before")
 		r := sqljson.Renderer{Start: len(b), Limit: limit}
 		b, err := r.AppendRows(b, sqljson.NewColumns([]string{"v"}), &counted{rows: 1, text: `a"b`}, true)
