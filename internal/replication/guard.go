@@ -69,7 +69,7 @@ func authorizeTable(name string) *dbaas.Error {
 		return noSuchTable(name)
 	}
 	switch strings.ToLower(name) {
-	case "sqlite_dbpage", "dbstat", "sqlite_stmt", "bytecode", "tables_used", "pragma_database_list":
+	case "sqlite_dbpage", "dbstat", "sqlite_stmt", "bytecode", "tables_used", "pragma_database_list", "pragma_table_list":
 		return noSuchTable(name) // these show the file itself, including internal tables.
 	}
 	return nil
@@ -103,7 +103,7 @@ func authorizePragma(a sqlite.Action) *dbaas.Error {
 	name := strings.ToLower(a.Name)
 	named, known := pragmas[name]
 	switch {
-	case !known, name == "database_list" && a.Explained: // the program of database_list holds the path of the file
+	case !known, a.Explained && (name == "database_list" || name == "table_list"): // the program holds the path of the file, or all names
 		return refused("PRAGMA " + a.Name + " is not supported")
 	case name == "foreign_keys" && strings.EqualFold(a.On, "ON"), internal(a.On):
 		return sqlite.ErrHidden

@@ -1,6 +1,7 @@
 package replication_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,9 @@ func TestGuard_Refuses(t *testing.T) {
 		{"EXPLAIN \vPRAGMA database_list", "PRAGMA database_list is not supported", "PRAGMA database_list is not supported"},
 		{"EXPLAIN QUERY PLAN PRAGMA database_list", "PRAGMA database_list is not supported", "PRAGMA database_list is not supported"},
 		{"EXPLAIN PRAGMA database_list", "PRAGMA database_list is not supported", "PRAGMA database_list is not supported"},
+		{"PRAGMA table_list", "", ""},
+		{"EXPLAIN PRAGMA table_list", "PRAGMA table_list is not supported", "PRAGMA table_list is not supported"},
+		{"SELECT name FROM Pragma_Table_List", "no such table: pragma_table_list", "no such table: pragma_table_list"},
 		{"SELECT file FROM pragma_database_list", "no such table: pragma_database_list", "no such table: pragma_database_list"},
 		{"ALTER TABLE t ALTER COLUMN v SET NOT NULL", "attempt to change database", ""},
 		{"ALTER TABLE t ALTER v DROP NOT NULL", "attempt to change database", ""},
@@ -126,6 +130,32 @@ func TestGuard_Refuses(t *testing.T) {
 		}
 		check(replication.ReadGuard, tc.read)
 		check(writes, tc.write)
+	}
+}
+
+// PRAGMA table_list shows the tables of clients only, to reads and to writes.
+func TestGuard_TableList_WithoutTheSystemsTables(t *testing.T) {
+	c := guarded(t)
+	in := dbaas.Statement{SQL: "PRAGMA table_list"}
+	b, err := c.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatArrays, Statements: []dbaas.Statement{in}}, replication.ReadGuard)
+	if err != nil || strings.Contains(string(b), "rs_") || !strings.Contains(string(b), `["main","t","table",2,0,0]`) {
+		t.Errorf("got %s, %v", b, err)
+	}
+	s, err := c.Prepare(in.SQL, writes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := s.Run(&in, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, row := range result.Rows {
+		names = append(names, row[1].Text)
+	}
+	slices.Sort(names)
+	if want := []string{"peek", "sqlite_schema", "sqlite_sequence", "sqlite_temp_schema", "t"}; !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
 	}
 }
 

@@ -91,6 +91,9 @@ func actionOf(op int32, arg1, arg2 uintptr) Action {
 	}
 }
 
+// tableList is the pragma whose rows the Guard is asked about too: a table that is hidden as its argument has no row.
+const tableList = "table_list"
+
 // actions is what the authorizer has learned about one statement.
 type actions struct {
 	schema      bool
@@ -102,6 +105,7 @@ type actions struct {
 	sequence    bool // sqlite_sequence is changed
 	explain     bool // the statement is EXPLAIN
 	files       bool // the statement is PRAGMA database_list, which shows the path of the file
+	names       bool // the statement is PRAGMA table_list, which shows all tables
 	pragma      bool
 	rowid       bool     // a row id is read that is not a declared column
 	calls       []string // functions
@@ -114,7 +118,7 @@ func (s *actions) note(op int32, a Action) {
 	switch a.Op { //nolint:exhaustive // the others say nothing about the statement.
 	case OpPragma:
 		s.query, s.pragma = true, true
-		s.files = strings.EqualFold(a.Name, "database_list")
+		s.files, s.names = strings.EqualFold(a.Name, "database_list"), strings.EqualFold(a.Name, tableList)
 	case OpCall:
 		if !slices.Contains(s.calls, a.Name) {
 			s.calls = append(s.calls, a.Name)

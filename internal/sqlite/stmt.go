@@ -252,6 +252,9 @@ func (s *Stmt) step() (bool, error) {
 		c.schemaChanged()
 	}
 	rc := lib.Xsqlite3_step(c.tls, s.p)
+	for rc == lib.SQLITE_ROW && s.hidden() {
+		rc = lib.Xsqlite3_step(c.tls, s.p)
+	}
 	c.guard = nil
 	if rc != lib.SQLITE_ROW { // otherwise values are fetched next, which takes memory too.
 		c.meter.leave()
@@ -270,6 +273,12 @@ func (s *Stmt) step() (bool, error) {
 		}
 		return false, err
 	}
+}
+
+// hidden reports whether the current row shows a table that the guard hides.
+func (s *Stmt) hidden() bool {
+	const nameColumn = 1
+	return s.seen.names && s.guard.Authorize(Action{Op: OpPragma, Name: tableList, On: s.value(nameColumn).Text, Argument: true}) == ErrHidden
 }
 
 // refresh rereads the columns if the engine reprepared the statement because the schema had changed. Call it after the

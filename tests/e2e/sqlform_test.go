@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -120,6 +122,30 @@ func TestSQLForm_EachStatement_OnEachRoute(t *testing.T) {
 					t.Errorf("%s: %s %s: got %d %.300s, want %s", name, path, body, a.Status, a.Body, want)
 				}
 			}
+		}
+	}
+}
+
+// PRAGMA table_list has the same tables on each route, and none of the system's own.
+func TestSQLForm_TableList_OnEachRoute(t *testing.T) {
+	sys := shared(t)
+	sys.NewTable(t, "id INTEGER PRIMARY KEY, v")
+	var first []string
+	for _, path := range []string{"/db/query", "/db/query?level=strong", "/db/execute", "/db/request"} {
+		a := sys.Post(t, sys.db(path), sqlBody("PRAGMA table_list")).expect(t, http.StatusOK, anyBody)
+		got := decode[struct {
+			Results []struct{ Values []json.RawMessage }
+		}](t, a)
+		var rows []string
+		for _, row := range got.Results[0].Values {
+			rows = append(rows, string(row))
+		}
+		slices.Sort(rows)
+		if first == nil {
+			first = rows
+		}
+		if !slices.Equal(rows, first) || strings.Contains(a.Body, "rs_") || !strings.Contains(a.Body, `["main","users","table",`) {
+			t.Errorf("%s: got %v, want %v", path, rows, first)
 		}
 	}
 }
