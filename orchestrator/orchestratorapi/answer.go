@@ -28,6 +28,32 @@ type answer struct {
 	tail []byte
 }
 
+// untilError returns the results in b up to the first one that is an error.
+func untilError(b []byte) []byte {
+	key := []byte(`{"error":`)
+	if !bytes.Contains(b, key) {
+		return b
+	}
+	depth, text, failed := 0, false, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			failed = failed || depth == 0 && bytes.HasPrefix(b[i:], key)
+			depth++
+		case c == '}' || c == ']':
+			if depth--; failed && depth == 0 {
+				return b[:i+1]
+			}
+		}
+	}
+	return b
+}
+
 // respond sends the answer, indented if the client asked for that.
 func (a *API) respond(c echo.Context, o *options, ans answer) error {
 	if o.pretty {

@@ -43,6 +43,21 @@ func TestDBExecute_Atomic_IsATransaction(t *testing.T) {
 	want(t, call(t, h, "POST", "/db/execute?atomic=false", `["a"]`), http.StatusBadRequest, "")
 }
 
+// With transaction the results of reads at /db/request end at the first error, as those of writes do.
+func TestDBRequest_Transaction_ReadsEndAtTheError(t *testing.T) {
+	const failed = `{"error":"no such column: \"}[","time":0.5}`
+	for body, ends := range map[string]string{
+		failed + `,{"columns":["1"],"types":["integer"],"values":[[1]]}`:                                   failed,
+		`{},{"columns":["a"],"types":["text"],"values":[["{\"error\":"],["]}"]]},` + failed + "," + failed: `{},{"columns":["a"],"types":["text"],"values":[["{\"error\":"],["]}"]]},` + failed,
+		`{"types":{"error":"text"},"rows":[{"error":"a"},{"error":"b"}]},{}`:                               `{"types":{"error":"text"},"rows":[{"error":"a"},{"error":"b"}]},{}`,
+	} {
+		h := newAPI(&system{read: answered(body)})
+		for path, results := range map[string]string{"/db/request?transaction": ends, "/db/request": body, "/db/query?transaction": body} {
+			want(t, call(t, h, "POST", path, `["SELECT nope","SELECT 1"]`), http.StatusOK, `{"results":[`+results+`]}`)
+		}
+	}
+}
+
 // A write at /db/request is never queued: its result is in the answer.
 func TestDBRequest_Queue_WritesAtOnce(t *testing.T) {
 	s := &system{}

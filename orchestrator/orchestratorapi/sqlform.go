@@ -41,6 +41,9 @@ func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, sta
 	if err != nil {
 		return err
 	}
+	if o.transaction && !o.asQuery {
+		result.Body = untilError(result.Body)
+	}
 	return a.respond(c, o, answer{`{"results":[`, result.Body, a.tail([]byte{']'}, o, start, result.Seq)})
 }
 

@@ -38,6 +38,7 @@ func TestSQL_EachForm_AnswersInTheDocumentedShape(t *testing.T) {
 		post("WriteAsQuery", "/db/query", `["DELETE FROM FOO"]`, 200, anyBody),
 		post("NothingWasDeleted", "/db/query", `["SELECT id FROM FOO WHERE id = 1"]`, 200, `{"results":[{"columns":["id"],"types":["integer"],"values":[[1]]}]}`),
 	})
+	sys.Post(t, sys.db("/db/request?transaction"), `["SELECT nope", "SELECT 1"]`).expect(t, http.StatusOK, `{"results":[{"error":"no such column: nope"}]}`)
 	if n := sys.QueryInt(t, "SELECT count(*) FROM "+table+" WHERE id IN (60, 61)"); n != 0 {
 		t.Errorf("rows of the undone transaction: got %d, want 0", n)
 	}
