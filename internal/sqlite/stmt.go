@@ -6,6 +6,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqljson"
+	"rideshare/internal/sqltext"
 
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
@@ -72,13 +73,9 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 }
 
 func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
-	if strings.IndexByte(sql, 0) >= 0 {
-		return nil, dbaas.Errorf(dbaas.CodeInvalid, "the statement contains a zero byte")
-	}
+	longest := len(sql)
 	if guard != nil {
-		if len(sql) > c.limits.Length {
-			return nil, errLongText
-		}
+		longest = min(longest, c.limits.Length)
 		watching := sql
 		c.meter.watched.begin(&watching, c.deadline)
 		defer c.meter.watched.end() // the statement may never run
@@ -88,11 +85,7 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	c.boundValues(guard)
 	c.guard = guard
 	defer func() { c.guard = nil }() // the engine prepares statements of its own, for instance for sessions.
-	p, from, to, err := c.prepareFirst(sql[:min(len(sql), windowBytes)])
-	if len(sql) > windowBytes && (err != nil || to == windowBytes) { // the statement does not end in the window
-		lib.Xsqlite3_finalize(c.tls, p)
-		p, from, to, err = c.prepareFirst(sql)
-	}
+	p, from, to, err := c.prepareFirst(sql, longest)
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +113,40 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 // ErrNoStatement is the error for a text that has only blanks, comments and semicolons.
 var ErrNoStatement = &dbaas.Error{Code: dbaas.CodeInvalid, Message: "there is no statement in the text"}
 
-// windowBytes is how much of a text is copied for the engine to find the first statement in it. Copying the whole rest
-// for each statement of a long text would take time proportional to the square of its length.
+// windowBytes is how much of a text is copied at first for the engine to find the first statement in it. Copying the
+// whole rest for each statement of a long text would take time proportional to the square of its length.
 const windowBytes = 64 << 10
 
-// prepareFirst prepares the first statement in the text, and returns where it begins and ends.
-func (c *Conn) prepareFirst(sql string) (p uintptr, from, to int, err error) {
+// prepareFirst prepares the first statement in a text, which may be longest bytes long, and returns where it begins and
+// ends. It tries ever larger windows until the statement ends in one.
+func (c *Conn) prepareFirst(sql string, longest int) (p uintptr, from, to int, err error) {
+	for n := windowBytes; ; n *= 8 {
+		window := sql[:min(n, longest)]
+		p, from, to, err = c.prepareWindow(window)
+		switch {
+		case len(window) == len(sql), err == nil && to < len(window), len(window) == longest && ended(window):
+			return p, from, to, err
+		}
+		lib.Xsqlite3_finalize(c.tls, p)
+		if len(window) == longest {
+			return 0, 0, 0, errLongText
+		}
+	}
+}
+
+// ended reports whether a statement ends in the text.
+func ended(sql string) bool {
+	var s sqltext.Splitter
+	for range s.Feed(sql, 1) {
+		return true
+	}
+	return false
+}
+
+func (c *Conn) prepareWindow(sql string) (p uintptr, from, to int, err error) {
+	if strings.IndexByte(sql, 0) >= 0 {
+		return 0, 0, 0, dbaas.Errorf(dbaas.CodeInvalid, "the statement contains a zero byte")
+	}
 	text, err := cstring(c.tls, sql)
 	if err != nil {
 		return 0, 0, 0, err

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // The statements of a text run one after another. Each takes as many values by position as it has parameters.
@@ -71,6 +73,27 @@ func TestConn_AppendRead_StatementTime(t *testing.T) {
 		got := read(t, c, dbaas.Read{Format: tc.format, AsQuery: tc.query, StatementTime: 300 * time.Millisecond, Deadline: time.Now().Add(time.Minute), Statements: in})
 		if got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
+		}
+	}
+}
+
+// The limit of a statement's length is for each statement of a text.
+func TestConn_AppendRead_LengthOfAStatement(t *testing.T) {
+	_, path := sqlitetest.Open(t, sqlite.Options{})
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Length: 100_000}})
+	long := func(n int) string { return "SELECT '" + strings.Repeat(";", n-len("SELECT '';")) + "';" }
+	const one = `{"columns":["a"],"types":["integer"],"values":[[1]]}`
+	for name, tc := range map[string]struct{ sql, want string }{
+		"many":            {strings.Repeat(long(1000), 200) + "SELECT 1 AS a", one},
+		"over the window": {strings.Repeat(long(70_000), 3) + "SELECT 1 AS a", one},
+		"longest":         {"SELECT 2;" + long(100_000) + "SELECT 1 AS a", one},
+		"too long":        {"SELECT 2;" + long(100_001) + "SELECT 1 AS a", `{"error":"statement too long"}`},
+		"comment":         {"SELECT 1 AS a /*" + strings.Repeat("x", 100_000) + "*/", `{"error":"statement too long"}`},
+		"comment after":   {"SELECT 1 AS a; /*" + strings.Repeat("x", 100_000) + "*/", one},
+		"wrong":           {"SELEC 1;" + strings.Repeat(long(1000), 200), `{"error":"near \"SELEC\": syntax error"}`},
+	} {
+		if got := read(t, c, dbaas.Read{Format: dbaas.FormatArrays, Statements: statements(tc.sql)}); got != tc.want {
+			t.Errorf("%s: got %.300s, want %s", name, got, tc.want)
 		}
 	}
 }
