@@ -10,6 +10,7 @@ package mq
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -48,8 +49,9 @@ var (
 	ErrRefused = errors.New("message refused: queue full")
 	// ErrUnconfirmed: the connection was lost, or the context ended, after the
 	// message was sent and before the broker confirmed it. It may be delivered.
-	// So may a message that WriteQ of a cluster refuses.
 	ErrUnconfirmed = errors.New("message sent but not confirmed")
+	// ErrMaybeRefused wraps ErrUnconfirmed: WriteQ of a cluster refused the message, but may have it.
+	ErrMaybeRefused = fmt.Errorf("%w: the queue refused it: full, or without a leader", ErrUnconfirmed)
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("bus connection closed")
 	// ErrStale is returned by Ack and Reject when the connection of the delivery is lost. The broker redelivers the

@@ -226,13 +226,15 @@ func TestGate_Failures(t *testing.T) {
 	late.Reason = dbaas.ReasonDeadline
 	notSent := dbaas.WrapError(dbaas.CodeUnavailable, "x", fmt.Errorf("%w: %w", mq.ErrUnavailable, context.DeadlineExceeded))
 	notSent.Reason = dbaas.ReasonDeadline
+	refused := dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused)
+	refused.Reason = dbaas.ReasonQueueFull
 	for name, c := range map[string]struct {
 		end    error
 		given  time.Duration
 		reason string
 	}{
 		"lost":         {lost, testTimeout, dbaas.ReasonMaster},
-		"queue full":   {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused), testTimeout, dbaas.ReasonBroker},
+		"queue full":   {refused, testTimeout, dbaas.ReasonMaster},
 		"not sent":     {notSent, testTimeout, dbaas.ReasonBroker},
 		"no time":      {notSent, meant - time.Millisecond, ""},
 		"too large":    {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrUnavailable), testTimeout, ""}, // for the connection that is there
@@ -253,6 +255,36 @@ func TestGate_Failures(t *testing.T) {
 					op.Deadline = time.Now().Add(c.given)
 					ticket, err := r.EnterWrite(r.Context(), &op)
 					r.want("a write", err, "")
+					r.Ended(ticket, c.end)
+				}
+				r.want("the next write", r.write(nil), c.reason)
+				want := ""
+				if c.reason == dbaas.ReasonBroker {
+					want = c.reason
+				}
+				r.want("a read", r.read(nil), want)
+			})
+		})
+	}
+}
+
+// A queued write that fails is the broker's fault, unless a full queue has refused it: reads go on.
+func TestGate_Failures_Queued(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    error
+		reason string
+	}{
+		"unconfirmed":           {dbaas.WrapError(dbaas.CodeUnknown, "x", mq.ErrUnconfirmed), dbaas.ReasonBroker},
+		"queue full":            {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused), dbaas.ReasonMaster},
+		"queue full, a cluster": {dbaas.WrapError(dbaas.CodeUnknown, "x", mq.ErrMaybeRefused), dbaas.ReasonMaster},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(r *rig) {
+				for range enough {
+					op := r.operation()
+					ticket, err := r.EnterWrite(r.Context(), &op)
+					r.want("a queued write", err, "")
+					ticket.Queued = true
 					r.Ended(ticket, c.end)
 				}
 				r.want("the next write", r.write(nil), c.reason)

@@ -22,7 +22,8 @@ type Ticket struct {
 	// given is the request's timeout, from its admission to its deadline.
 	given time.Duration
 	write bool
-	// Queued means that the operation was only handed to the broker, so that a failure is the broker's and not the master's.
+	// Queued means that the operation was only handed to the broker, so that a failure is the broker's and not the master's,
+	// unless a full queue refused it.
 	// The caller sets it before Ended.
 	Queued bool
 }
@@ -115,6 +116,7 @@ func (g *Gate) Ended(t Ticket, err error) {
 			published = g.publishOutcome(err)
 		}
 		outcome = Inconclusive
+	case refusedByQueue(err): // the broker works, but those that serve the queue do not keep up
 	case t.Queued:
 		if published = outcome; outcome == Failed {
 			outcome = Inconclusive
@@ -144,7 +146,11 @@ func (g *Gate) ended(n need, p Pass, outcome Outcome, now time.Time) {
 }
 
 func notTaken(err error) bool {
-	return err != nil && (errors.Is(err, mq.ErrUnavailable) || errors.Is(err, mq.ErrUnroutable) || errors.Is(err, mq.ErrRefused))
+	return err != nil && (errors.Is(err, mq.ErrUnavailable) || errors.Is(err, mq.ErrUnroutable))
+}
+
+func refusedByQueue(err error) bool {
+	return err != nil && (errors.Is(err, mq.ErrRefused) || errors.Is(err, mq.ErrMaybeRefused))
 }
 
 // publishOutcome returns what err proves about the broker, which did not take a message. It is Inconclusive if the message

@@ -321,7 +321,7 @@ func TestGate_BrokerProbes_NeedEvidence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, func(r *rig) {
 				for range enough {
-					_ = r.read(dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused))
+					_ = r.read(dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrUnroutable))
 				}
 				r.until(2.05)
 				for range probes {

@@ -260,7 +260,7 @@ func testFullInCluster(t *testing.T, nodes []*testenv.Service) {
 	b, log := clusterBus(t, nodes, mqtest.Limits{MaxReady: 5}), &logBuffer{}
 	c := b.member(t, "one", 1, log)
 	wholly(t, c)
-	for q, want := range map[mq.Queue]error{mq.ReadQ: mq.ErrRefused, mq.WriteQ: mq.ErrUnconfirmed} {
+	for q, want := range map[mq.Queue]error{mq.ReadQ: mq.ErrRefused, mq.WriteQ: mq.ErrMaybeRefused} {
 		var err error
 		for i := 0; err == nil && i < 100; i++ {
 			err = c.Publish(t.Context(), q, mq.Message{Body: []byte("x"), Persistent: true})

@@ -49,7 +49,7 @@ func (c *Conn) throughNodes(ctx context.Context, by *link[*publisher], to destin
 		}
 		if errors.Is(err, mq.ErrRefused) && to.queue == mq.WriteQ {
 			// Whether a quorum queue that refused has the message is not proven.
-			err = fmt.Errorf("%w: the queue refused it: full, or without a leader", mq.ErrUnconfirmed)
+			err = mq.ErrMaybeRefused
 			used = nil
 			if time.Since(p.opened) >= refusedAge {
 				p.kill(errRefuses)
