@@ -42,30 +42,29 @@ func (c *Client) call(ctx context.Context, k call) (ans answered, err error) {
 	}
 	k.authorization = c.authorization()
 	deadline, _ := ctx.Deadline() // has one
-	err = c.repeat(ctx, k.write, deadline, func() (how end, err error) {
-		ans, how, err = c.once(ctx, k, ownKey)
-		return how, err
+	err = c.repeat(ctx, k.write, deadline, func() (last ended) {
+		ans, last = c.once(ctx, k, ownKey)
+		return last
 	})
 	return ans, err
 }
 
 // once sends k once.
-func (c *Client) once(ctx context.Context, k call, ownKey bool) (answered, end, error) {
+func (c *Client) once(ctx context.Context, k call, ownKey bool) (answered, ended) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
-		return answered{}, brokenEnd(ctx, err), c.lost(ctx, k, err)
+		return answered{}, ended{how: brokenEnd(ctx, err), err: c.lost(ctx, k, err)}
 	}
 	defer func() { _ = resp.Body.Close() }() // The body was read to its end, or the read failed already.
 	body, err := readAnswer(ctx, k, resp)
 	if err != nil {
-		return answered{}, brokenEnd(ctx, err), c.lost(ctx, k, err)
+		return answered{}, ended{how: brokenEnd(ctx, err), err: c.lost(ctx, k, err)}
 	}
 	ans := answered{seq: seqOf(resp), body: body}
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
-		err = c.refused(k, ownKey, resp, body)
-		return ans, endOf(resp.StatusCode, err, k.write), err
+		return ans, c.refused(k, ownKey, resp, body)
 	}
-	return ans, endAnswered, nil
+	return ans, ended{how: endAnswered}
 }
 
 // brokenEnd returns how an attempt without an answer ended. An error of this process, such as too little memory for the
@@ -161,10 +160,18 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the database cannot be reached", err)
 }
 
-// refused returns the error for an error answer. If this service's own credentials, paths or statements were wrong, the
-// error is CodeInternal, because the service's client did nothing wrong.
-func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) error {
+// refused returns the end of an attempt with an error answer. The server asks to wait until both times in the answer: that in the
+// header has a random second, which spreads the refused clients.
+func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) ended {
 	e, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
+	wait := max(e.RetryAfter, httpapi.RetryAfter(resp.Header))
+	err := c.meaning(k, ownKey, e)
+	return ended{how: endOf(resp.StatusCode, err, k.write), wait: wait, err: err}
+}
+
+// meaning returns the error for an error answer. If this service's own credentials, paths or statements were wrong, the
+// error is CodeInternal, because the service's client did nothing wrong.
+func (c *Client) meaning(k call, ownKey bool, e *dbaas.Error) error {
 	switch e.Code { //nolint:exhaustive // The others mean to our caller what they mean to us.
 	case dbaas.CodeUnauthorized, dbaas.CodeForbidden, dbaas.CodeInvalid, dbaas.CodeNotFound, dbaas.CodeOK:
 		return dbaas.WrapError(dbaas.CodeInternal, "database call", e)

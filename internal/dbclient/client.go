@@ -161,8 +161,8 @@ func (c *Client) Clear(ctx context.Context, opts Options) (Answer, error) {
 func (c *Client) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	_, _, err := c.once(ctx, call{method: http.MethodGet, path: "/readyz", authorization: c.authorization()}, false)
-	return err
+	_, last := c.once(ctx, call{method: http.MethodGet, path: "/readyz", authorization: c.authorization()}, false)
+	return last.err
 }
 
 func (c *Client) statements(ctx context.Context, path string, write bool, opts Options, stmts []dbaas.Statement) (Answer, error) {

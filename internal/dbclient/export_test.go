@@ -2,6 +2,7 @@ package dbclient
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -22,9 +23,16 @@ const (
 	Elsewhere   = endElsewhere
 )
 
-// Repeat is what sends a call, without HTTP.
+// Repeat is what sends a call, without HTTP. The error of an attempt says how long the server asks to wait.
 func (c *Client) Repeat(ctx context.Context, write bool, deadline time.Time, try func() (End, error)) error {
-	return c.repeat(ctx, write, deadline, try)
+	return c.repeat(ctx, write, deadline, func() ended {
+		how, err := try()
+		last := ended{how: how, err: err}
+		if e, ok := errors.AsType[*dbaas.Error](err); ok {
+			last.wait = e.RetryAfter
+		}
+		return last
+	})
 }
 
 // Newest is the largest position that a client has seen.

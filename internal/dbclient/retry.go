@@ -32,6 +32,13 @@ const (
 	endBroken                 // the breaker was open: no attempt was made
 )
 
+// ended is an attempt that has ended: how, for how long the server asks to wait before the next attempt, and the error.
+type ended struct {
+	how  end
+	wait time.Duration
+	err  error
+}
+
 // endOf returns how an attempt ended, given the status of its answer and the error that it is converted to. A position
 // that is not reached counts as answered: the client asked for a position too far ahead. Waiting for it again would
 // pass the deadline of the request, and it must not count against the database. So does a full database: it still accepts
@@ -85,13 +92,14 @@ func (c *Client) Outcomes() Outcomes {
 // repeat calls try until it is answered, up to attempts times and never past deadline. If an attempt of a write was
 // perhaps done, and no later attempt succeeds, it returns the error of that attempt, because the outcome is not known.
 // CodeMismatch of the last attempt is returned all the same.
-func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try func() (end, error)) error {
+func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try func() ended) error {
 	c.budget.called(time.Now())
 	pauses := wait.Backoff{First: firstPause, Cap: longestPause, Jitter: 1}
 	var lost error
 	var taken time.Time // when the budget gave this attempt, zero if it gave none
 	for n := 1; ; n++ {
-		how, err := c.attempt(write, try)
+		last := c.attempt(write, try)
+		how, err := last.how, last.err
 		switch {
 		case how == endBroken && !taken.IsZero():
 			c.budget.giveBack(taken)
@@ -109,7 +117,7 @@ func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try
 			taken = time.Time{}
 			again := how == endElsewhere
 			if !again {
-				taken, again = c.pause(ctx, deadline, pauses.Next()+retryAfter(err))
+				taken, again = c.pause(ctx, deadline, pauses.Next()+last.wait)
 			}
 			if again {
 				continue
@@ -137,7 +145,7 @@ func errBroken(rest time.Duration) error {
 
 // attempt calls try unless the breaker is open. Reads and writes have separate breakers: without a master, slaves still
 // serve reads.
-func (c *Client) attempt(write bool, try func() (end, error)) (end, error) {
+func (c *Client) attempt(write bool, try func() ended) ended {
 	b := &c.reads
 	if write {
 		b = &c.writes
@@ -145,20 +153,11 @@ func (c *Client) attempt(write bool, try func() (end, error)) (end, error) {
 	probe, rest, ok := b.enter(time.Now())
 	if !ok {
 		c.outcomes.broken.Add(1)
-		return endBroken, errBroken(rest)
+		return ended{how: endBroken, err: errBroken(rest)}
 	}
-	how, err := try()
-	b.left(how, probe, time.Now())
-	return how, err
-}
-
-// retryAfter returns how long the server asks to wait, at least zero.
-func retryAfter(err error) time.Duration {
-	e, ok := err.(*dbaas.Error) //nolint:errorlint // an attempt returns the type itself.
-	if !ok {
-		return 0
-	}
-	return max(0, e.RetryAfter)
+	last := try()
+	b.left(last.how, probe, time.Now())
+	return last
 }
 
 // pause waits before the next attempt, and returns when it took that from the budget. It returns false, without waiting, if no

@@ -1,6 +1,7 @@
 package dbclient_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -89,7 +90,6 @@ func TestClient_Repeat_Waits(t *testing.T) {
 		{3 * time.Second, time.Minute, 6 * time.Second, 6150 * time.Millisecond, 3},
 		{3 * time.Second, 5 * time.Second, 3 * time.Second, 3050 * time.Millisecond, 2},
 		{3 * time.Second, time.Second, 0, 0, 1},
-		{-time.Hour, time.Minute, 0, 150 * time.Millisecond, 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start, made := time.Now(), 0
@@ -227,15 +227,46 @@ func TestClient_Repeat_OneProbe(t *testing.T) {
 	})
 }
 
+// A refused client waits for the Retry-After of the header, which has a random second, also if the time in the body is shorter. Here
+// that is past the deadline, so there is no second attempt. The caller gets the time in the body.
+func TestClient_WaitsForRetryAfter(t *testing.T) {
+	refusal := &dbaas.Error{Code: dbaas.CodeQuota, Message: "x", RetryAfter: time.Millisecond}
+	sent := atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent.Add(1)
+		httpapi.WriteError(later{w}, r, false, refusal)
+	}))
+	t.Cleanup(server.Close)
+	c, stmt := newClient(t, server.URL), dbclient.SQL("x")
+	for name, call := range map[string]func() error{
+		"read":  func() error { _, err := c.Query(t.Context(), dbclient.Options{}, stmt); return err },
+		"write": func() error { _, err := c.Execute(t.Context(), dbclient.Options{}, stmt); return err },
+		"rows": func() error {
+			_, err := c.Rows(t.Context(), dbclient.Options{}, stmt, func(dbaas.Seq, []any) error { return nil })
+			return err
+		},
+	} {
+		sent.Store(0)
+		before := c.Outcomes().NoTime
+		e, _ := errors.AsType[*dbaas.Error](call())
+		if sent.Load() != 1 || c.Outcomes().NoTime != before+1 || e == nil || e.Code != refusal.Code || e.RetryAfter != refusal.RetryAfter {
+			t.Errorf("%s: got %#v after %d attempts, want %#v after one", name, e, sent.Load(), refusal)
+		}
+	}
+}
+
+// later asks the client to wait for longer than its timeout.
+type later struct{ http.ResponseWriter }
+
+func (l later) WriteHeader(status int) {
+	l.Header().Set("Retry-After", "30")
+	l.ResponseWriter.WriteHeader(status)
+}
+
 // A write is sent again with the same key and body, whatever its first attempts met. A read that was perhaps what broke the
 // connection is sent once.
 func TestClient_RepeatsOverHTTP(t *testing.T) {
 	var keys, bodies []string // the client waits for each answer before its next request
-	fail := func(code dbaas.Code) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			httpapi.WriteError(w, r, false, &dbaas.Error{Code: code, Message: "x", RetryAfter: time.Millisecond})
-		}
-	}
 	cut := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	done := func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `{"results":[{"rows_affected":1}]}`)
@@ -247,14 +278,14 @@ func TestClient_RepeatsOverHTTP(t *testing.T) {
 		attempts int
 		want     dbaas.Code
 	}{
-		{"WriteUnknown", true, []http.HandlerFunc{fail(dbaas.CodeUnknown), fail(dbaas.CodeConflict), done}, 3, dbaas.CodeOK},
-		{"WriteCut", true, []http.HandlerFunc{cut, fail(dbaas.CodeQuota), done}, 3, dbaas.CodeOK},
-		{"WriteRefused", true, []http.HandlerFunc{fail(dbaas.CodeQuota), fail(dbaas.CodeUnavailable), fail(dbaas.CodeQuota)}, 3, dbaas.CodeQuota},
-		{"WriteFull", true, []http.HandlerFunc{fail(dbaas.CodeFull)}, 1, dbaas.CodeFull},
-		{"WriteInvalid", true, []http.HandlerFunc{fail(dbaas.CodeMismatch)}, 1, dbaas.CodeMismatch},
-		{"ReadRefused", false, []http.HandlerFunc{fail(dbaas.CodeUnavailable), fail(dbaas.CodeQuota), done}, 3, dbaas.CodeOK},
-		{"ReadNotCaughtUp", false, []http.HandlerFunc{fail(dbaas.CodeNotCaughtUp)}, 1, dbaas.CodeNotCaughtUp},
-		{"ReadTimeout", false, []http.HandlerFunc{fail(dbaas.CodeTimeout)}, 1, dbaas.CodeTimeout},
+		{"WriteUnknown", true, []http.HandlerFunc{fails(dbaas.CodeUnknown), fails(dbaas.CodeConflict), done}, 3, dbaas.CodeOK},
+		{"WriteCut", true, []http.HandlerFunc{cut, fails(dbaas.CodeQuota), done}, 3, dbaas.CodeOK},
+		{"WriteRefused", true, []http.HandlerFunc{fails(dbaas.CodeQuota), fails(dbaas.CodeUnavailable), fails(dbaas.CodeQuota)}, 3, dbaas.CodeQuota},
+		{"WriteFull", true, []http.HandlerFunc{fails(dbaas.CodeFull)}, 1, dbaas.CodeFull},
+		{"WriteInvalid", true, []http.HandlerFunc{fails(dbaas.CodeMismatch)}, 1, dbaas.CodeMismatch},
+		{"ReadRefused", false, []http.HandlerFunc{fails(dbaas.CodeUnavailable), fails(dbaas.CodeQuota), done}, 3, dbaas.CodeOK},
+		{"ReadNotCaughtUp", false, []http.HandlerFunc{fails(dbaas.CodeNotCaughtUp)}, 1, dbaas.CodeNotCaughtUp},
+		{"ReadTimeout", false, []http.HandlerFunc{fails(dbaas.CodeTimeout)}, 1, dbaas.CodeTimeout},
 		{"ReadCut", false, []http.HandlerFunc{cut}, 1, dbaas.CodeUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -63,22 +63,21 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 // open sends k, with retries if they may help, and returns the beginning of a successful answer, whose body the caller
 // closes. late makes the error of a read without an answer.
 func (c *Client) open(ctx context.Context, k call, late func(error) error) (resp *http.Response, seq dbaas.Seq, err error) {
-	err = c.repeat(ctx, false, time.Now().Add(c.timeout), func() (end, error) {
+	err = c.repeat(ctx, false, time.Now().Add(c.timeout), func() ended {
 		var sendErr error
 		if resp, sendErr = c.send(ctx, k); sendErr != nil {
-			return brokenEnd(ctx, sendErr), late(sendErr)
+			return ended{how: brokenEnd(ctx, sendErr), err: late(sendErr)}
 		}
 		seq = seqOf(resp)
 		if resp.StatusCode == http.StatusOK {
-			return endAnswered, nil
+			return ended{how: endAnswered}
 		}
 		defer func() { _ = resp.Body.Close() }() // as in Rows
 		text, readErr := readAnswer(ctx, k, resp)
 		if readErr != nil {
-			return brokenEnd(ctx, readErr), late(readErr)
+			return ended{how: brokenEnd(ctx, readErr), err: late(readErr)}
 		}
-		refusal := c.refused(k, false, resp, text)
-		return endOf(resp.StatusCode, refusal, false), refusal
+		return c.refused(k, false, resp, text)
 	})
 	return resp, seq, err
 }

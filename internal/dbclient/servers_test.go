@@ -14,7 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
-	"rideshare/internal/httpapi"
+	"rideshare/internal/testkit/dbtest"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -58,9 +58,7 @@ func (o *orchestrator) header(name string) (values []string) {
 
 // fails answers with an error.
 func fails(code dbaas.Code) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		httpapi.WriteError(w, r, false, &dbaas.Error{Code: code, Message: "x", RetryAfter: time.Millisecond})
-	}
+	return func(w http.ResponseWriter, r *http.Request) { dbtest.Refusal(w, r, code) }
 }
 
 // resets drops the connection once the request was read.

@@ -158,8 +158,8 @@ func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) (e *dbaas.
 			e.Code, coded = dbaas.Code(p.Code), true
 		}
 	}
-	if seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 16); err == nil && e.RetryAfter <= 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
+	if e.RetryAfter <= 0 {
+		e.RetryAfter = RetryAfter(header)
 	}
 	for _, text := range []string{p.OpID, header.Get(HeaderOpID)} {
 		if id, err := dbaas.ParseOpID(text); err == nil {
@@ -168,6 +168,15 @@ func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) (e *dbaas.
 		}
 	}
 	return e, coded
+}
+
+// RetryAfter returns how long the header of an answer asks to wait, zero if it does not say.
+func RetryAfter(header http.Header) time.Duration {
+	seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 16)
+	if err != nil {
+		return 0 // also a date, which this product does not send
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // codeOf is dbaas.CodeOf, but also knows the errors of contexts.

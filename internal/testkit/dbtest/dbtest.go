@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
@@ -66,8 +65,17 @@ const (
 	Vague            // 504 after it was done
 )
 
-// soon is after what time a refused client may retry. It is short, so that tests do not take long.
-const soon = time.Millisecond
+// Refusal answers with an error as the orchestrator does, but without Retry-After, so that tests do not take long.
+func Refusal(w http.ResponseWriter, r *http.Request, code dbaas.Code) {
+	httpapi.WriteError(hasty{w}, r, false, dbaas.Errorf(code, "refused"))
+}
+
+type hasty struct{ http.ResponseWriter }
+
+func (h hasty) WriteHeader(status int) {
+	h.Header().Del("Retry-After")
+	h.ResponseWriter.WriteHeader(status)
+}
 
 // New starts a stand-in with an empty database. It ends with the test.
 func New(tb testing.TB) *DB {
@@ -145,7 +153,7 @@ func (d *DB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch fault {
 	case Refuse:
-		httpapi.WriteError(w, r, false, &dbaas.Error{Code: dbaas.CodeUnavailable, Message: "unavailable", RetryAfter: soon})
+		Refusal(w, r, dbaas.CodeUnavailable)
 		return
 	case Lose:
 		panic(http.ErrAbortHandler)
