@@ -27,14 +27,23 @@ func (c *orchestratorParts) newGate(cfg Config, m metrics) (*admission.Gate, err
 		Log: cfg.Log, Name: cfg.Name, Settings: settings, CallTimeout: cfg.CallTimeout, Store: c.loop,
 		Broker: func() bool { return c.conn.Ready() == nil }, Master: c.loop.Master, Slaves: c.loop.Slaves,
 		Ready: c.readyWrites, Unanswered: c.unansweredWrites,
-		Event:  func(kind string, change admission.Change) { c.event(kind, change) },
-		Lanes:  func(lanes admission.Lanes) { c.dispatcher.UseLanes(lanes) },
-		Waited: waits.Observe,
+		Event:     func(kind string, change admission.Change) { c.event(kind, change) },
+		Lanes:     func(lanes admission.Lanes) { c.dispatcher.UseLanes(lanes) },
+		LaneStats: func() map[string]admission.LaneStatus { return laneStatus(c.dispatcher.Stats()) },
+		Waited:    waits.Observe,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	return gate, nil
+}
+
+func laneStatus(stats []dispatch.LaneStats) map[string]admission.LaneStatus {
+	lanes := map[string]admission.LaneStatus{}
+	for _, s := range stats {
+		lanes[s.Lane] = admission.LaneStatus{Now: s.Waiting + s.HandedOver, Limit: s.Limit, Waiting: s.Waiting}
+	}
+	return lanes
 }
 
 // readyWrites returns how many messages wait in writeQ.

@@ -207,6 +207,14 @@ func send(t *testing.T, api http.Handler, path string) *httptest.ResponseRecorde
 	return w
 }
 
+// What waits and what is in flight count for the limit of a lane.
+func TestLaneStatus(t *testing.T) {
+	got := laneStatus([]dispatch.LaneStats{{Lane: "point", Waiting: 2, InFlight: 1, HandedOver: 3, Limit: 9}})
+	if want := (admission.LaneStatus{Now: 5, Limit: 9, Waiting: 2}); len(got) != 1 || got["point"] != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // Settings of the lanes that PATCH changes reach the dispatcher. Through gateway, users and rides the orchestrator learns who
 // the client is.
 func TestAdmission_LanesAndUsersOfTheWholeSystem(t *testing.T) {
@@ -230,12 +238,17 @@ func TestAdmission_LanesAndUsersOfTheWholeSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := sys.URLs().Orchestrator + "/api/v1/admission"
+	shown := func() (status admission.Status) {
+		t.Helper()
+		if decodeErr := json.Unmarshal([]byte(apitest.OK(t, http.MethodGet, url, "")), &status); decodeErr != nil {
+			t.Fatal(decodeErr)
+		}
+		return status
+	}
 	limits := func(want int) {
 		t.Helper()
-		for _, lane := range sys.parts.dispatcher.Stats() {
-			if lane.Lane == writeLane && lane.Limit != want {
-				t.Errorf("got limit %d of the lane of writes, want %d", lane.Limit, want)
-			}
+		if lanes := shown().Lanes; len(lanes) != 4 || lanes[writeLane].Limit != want {
+			t.Errorf("got lanes %v, want 4, and the limit %d of writes", lanes, want)
 		}
 	}
 	limits(77)
@@ -252,12 +265,8 @@ func TestAdmission_LanesAndUsersOfTheWholeSystem(t *testing.T) {
 	if ride.Status != http.StatusCreated {
 		t.Errorf("got %d %s", ride.Status, ride.Body)
 	}
-	var status admission.Status
-	if err = json.Unmarshal([]byte(apitest.OK(t, http.MethodGet, url, "")), &status); err != nil {
-		t.Fatal(err)
-	}
 	requests := map[string]uint64{}
-	for _, u := range status.Users {
+	for _, u := range shown().Users {
 		requests[u.User] = u.Requests
 	}
 	if requests["ann"] < 1 || requests["bob"] < 2 { // the insert; the look-up of the creator by users, and the insert by rides

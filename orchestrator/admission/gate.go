@@ -40,6 +40,8 @@ type Config struct {
 	Store Store
 	// Lanes, if set, passes changes of the lanes' settings to the dispatcher. It is never called concurrently.
 	Lanes func(Lanes)
+	// LaneStats, if set, returns the state of each lane of the dispatcher by name.
+	LaneStats func() map[string]LaneStatus
 	// Event, if set, is called with each change of a breaker or a setting. Waited, if set, is called with the time that
 	// an operation waited at a stage. Neither may block.
 	Event  func(kind string, change Change)
@@ -104,6 +106,9 @@ func New(cfg Config) (*Gate, error) {
 	}
 	if cfg.Lanes == nil {
 		cfg.Lanes = func(Lanes) {}
+	}
+	if cfg.LaneStats == nil {
+		cfg.LaneStats = func() map[string]LaneStatus { return nil }
 	}
 	if cfg.Waited == nil {
 		cfg.Waited = func(string, time.Duration) {}

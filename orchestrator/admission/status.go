@@ -115,10 +115,19 @@ type StageStatus struct {
 	Refused map[string]uint64 `json:"refused"`
 }
 
+// LaneStatus is what GET /api/v1/admission shows about a lane.
+type LaneStatus struct {
+	// Now is how many operations wait or are in flight. It is compared with Limit. Waiting of them wait.
+	Now     int `json:"now"`
+	Limit   int `json:"limit"`
+	Waiting int `json:"waiting"`
+}
+
 // Status is what GET /api/v1/admission shows.
 type Status struct {
 	Settings map[string]Setting       `json:"settings"`
 	Stages   map[string]*StageStatus  `json:"stages"`
+	Lanes    map[string]LaneStatus    `json:"lanes,omitempty"`
 	Breakers map[string]BreakerStatus `json:"breakers"`
 	Shares   *ShareStatus             `json:"shares,omitempty"`
 	Admitted uint64                   `json:"admitted"`
@@ -142,6 +151,7 @@ func (g *Gate) Status() Status {
 	s.Users, inflight = g.arrivals.busiest()
 	s.Shares = g.arrivals.shareStatus(g.cfg.Now())
 	s.Breakers = g.Breakers()
+	s.Lanes = g.cfg.LaneStats() // not under g.mu, as Config.Lanes
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	limit, depth, depthLimit, depthWaits, eventWaits := g.rules.inflight, g.depth.Operations, g.rules.depth.Wait, g.waiting[stageDepth], g.waiting[stageEvent]
