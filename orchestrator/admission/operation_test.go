@@ -15,8 +15,6 @@ import (
 
 // delaying is an event-count breaker that is open from the start and whose clock the test turns.
 func delaying(r *rig) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.Gate.mu.Lock()
 	defer r.Gate.mu.Unlock()
 	r.rules.event, r.rules.events = EventRule{Opens: 1 << 30, Closes: 1, Interval: time.Hour, Delay: true}, true
