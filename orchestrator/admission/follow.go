@@ -98,9 +98,8 @@ func (g *Gate) sampled(operations int, ok bool, now time.Time) {
 // judge updates the depth and its breaker. The caller holds g.mu.
 func (g *Gate) judge(depth Depth, now time.Time) {
 	g.depth = depth
-	before := g.long.State
 	g.long = g.rules.depth.Judge(g.long, g.depth, now)
-	g.change("depth", before, g.long.State, g.long.Why)
+	g.announceDepth(g.long.Why)
 }
 
 // SentMessage records that a message with this many operations was sent to the write queue.
@@ -188,14 +187,18 @@ func (g *Gate) swap(settings Settings, r rules, patched object) (old Settings, c
 	if settings == old {
 		return old, false
 	}
+	closed := ""
 	if r.event != g.rules.event {
-		if g.event.Open {
-			g.change("event", Open, Closed, "the preset changed")
-		}
+		closed = "the preset changed"
 		g.event = EventState{}
 		g.closings++ // an operation that waits for the old breaker stops waiting
 	}
 	g.settings, g.rules = settings, r
+	g.announceEvent(closed)
+	g.announceDepth(g.long.Why)
+	for n := range needs {
+		g.look(need(n), g.cfg.Now())
+	}
 	g.places.Weigh(r.lanes.Weights)
 	g.arrivals.use(r, g.cfg.Now)
 	return old, true

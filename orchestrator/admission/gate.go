@@ -84,12 +84,18 @@ type Gate struct {
 	messages  means
 	needs     [needs]Dependency
 	met       [needs]bool                    // the dependency was up before
-	announced [needs]State                   // the breaker's state that was published
+	announced announced                      // the states of the breakers that were published last
 	quiet     time.Time                      // until then, a dependency that was never up is no news
 	waiting   map[string]int                 // operations that wait, by stage
 	places    *Fair[context.CancelCauseFunc] // of the same operations; a value ends the operation's wait
 
 	changing sync.Mutex // held while the settings are read or changed
+}
+
+// announced has a state of each breaker.
+type announced struct {
+	needs        [needs]State
+	event, depth State
 }
 
 // New returns a Gate. While Run runs, the Gate follows the depth of the write queue and the settings in the
@@ -196,14 +202,43 @@ func manual(setting string) (s State, ok bool) {
 
 func (b *BreakerSettings) of(n need) string { return []string{b.Broker, b.Master, b.Slaves}[n] }
 
-// change publishes a change of a breaker. It is called with g.mu held.
-func (g *Gate) change(name string, from, to State, why string) {
-	if from == to {
+// effective returns the breaker that requests meet: b, unless an operator holds it in a state.
+func effective(b Breaker, setting string) (_ Breaker, held bool) {
+	if state, ok := manual(setting); ok {
+		return Breaker{State: state, Why: "an operator holds it"}, true
+	}
+	return b, false
+}
+
+// announce publishes the state in which requests meet a breaker, unless it was published last. The caller holds g.mu.
+func (g *Gate) announce(name string, last *State, b Breaker, setting string) {
+	b, _ = effective(b, setting)
+	if b.State == *last {
 		return
 	}
-	c := Change{Name: name, From: from.String(), To: to.String(), Why: why}
-	g.cfg.Log.Warn("breaker changed", "breaker", name, "from", c.From, "to", c.To, logkey.Reason, why)
+	c := Change{Name: name, From: last.String(), To: b.State.String(), Why: b.Why}
+	*last = b.State
+	g.cfg.Log.Warn("breaker changed", "breaker", name, "from", c.From, "to", c.To, logkey.Reason, c.Why)
 	g.cfg.Event(EventBreaker, c)
+}
+
+func (g *Gate) announceNeed(n need) {
+	g.announce(needReasons[n], &g.announced.needs[n], g.needs[n].Breaker, g.settings.Breakers.of(n))
+}
+
+// announceEvent publishes the state of the event-count breaker. closed says why it is closed, if it is.
+func (g *Gate) announceEvent(closed string) {
+	b := g.eventBreaker()
+	if b.State == Closed {
+		b.Why = closed
+	}
+	g.announce("event", &g.announced.event, b, g.settings.Breakers.Event)
+}
+
+func (g *Gate) announceDepth(why string) {
+	b := g.long
+	b.Why = why
+	g.announce("depth", &g.announced.depth, b, g.settings.Breakers.Depth)
 }
 
 // Check returns an error while messages to q are refused, because the breaker of the broker or of q's workers is open.
@@ -255,16 +290,9 @@ const startTime = 30 * time.Second
 func (g *Gate) look(n need, now time.Time) {
 	d := &g.needs[n]
 	d.Look(g.down(n, now), now)
-	if !g.met[n] && now.Before(g.quiet) {
+	if _, held := manual(g.settings.Breakers.of(n)); !held && !g.met[n] && now.Before(g.quiet) {
 		g.met[n] = g.up(n)
 		return
 	}
-	g.announce(n)
-}
-
-// announce publishes the state of a dependency's breaker if another one was published last.
-func (g *Gate) announce(n need) {
-	d := &g.needs[n]
-	g.change(needReasons[n], g.announced[n], d.State, d.Why)
-	g.announced[n] = d.State
+	g.announceNeed(n)
 }

@@ -142,7 +142,7 @@ func (g *Gate) depthOutcome(err error, outcome Outcome) Outcome {
 
 func (g *Gate) ended(n need, p Pass, outcome Outcome, now time.Time) {
 	g.needs[n].Ended(p, outcome, now)
-	g.announce(n)
+	g.announceNeed(n)
 }
 
 func notTaken(err error) bool {
@@ -246,14 +246,10 @@ func (g *Gate) count(weight int, now time.Time) (rest time.Duration, admitted bo
 	}
 	before := g.event.Open
 	g.event, admitted = g.rules.event.Next(g.event, weight, now)
-	if before != g.event.Open {
-		from, to, why := Closed, Open, "too many operations within an interval"
-		if before {
-			from, to, why = Open, Closed, "an interval with few operations"
-			g.closings++
-		}
-		g.change("event", from, to, why)
+	if before && !g.event.Open {
+		g.closings++
 	}
+	g.announceEvent("an interval with few operations")
 	return g.rules.event.rest(g.event, now), admitted
 }
 
@@ -307,5 +303,5 @@ func (g *Gate) leftDepth(p Pass, outcome Outcome) {
 	defer g.mu.Unlock()
 	before := g.long
 	g.long = before.Left(p, outcome, g.cfg.Now())
-	g.change("depth", before.State, g.long.State, before.Why)
+	g.announceDepth(before.Why)
 }

@@ -185,12 +185,8 @@ func sources(out map[string]Setting, path string, all, patched object) {
 func (g *Gate) Breakers() map[string]BreakerStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	event := Breaker{}
-	if g.event.Open {
-		event = Breaker{State: Open, Why: "too many operations within an interval"}
-	}
 	all := map[string]BreakerStatus{
-		"event": statusOf(event, g.settings.Breakers.Event),
+		"event": statusOf(g.eventBreaker(), g.settings.Breakers.Event),
 		"depth": statusOf(g.long, g.settings.Breakers.Depth),
 	}
 	for n := range needs {
@@ -199,11 +195,16 @@ func (g *Gate) Breakers() map[string]BreakerStatus {
 	return all
 }
 
-func statusOf(b Breaker, setting string) BreakerStatus {
-	if held, ok := manual(setting); ok {
-		return BreakerStatus{State: held.String(), Why: "an operator holds it", Held: true}
+func (g *Gate) eventBreaker() Breaker {
+	if !g.event.Open {
+		return Breaker{}
 	}
-	s := BreakerStatus{State: b.State.String(), Why: b.Why}
+	return Breaker{State: Open, Why: "too many operations within an interval"}
+}
+
+func statusOf(b Breaker, setting string) BreakerStatus {
+	b, held := effective(b, setting)
+	s := BreakerStatus{State: b.State.String(), Why: b.Why, Held: held}
 	if b.State == Open && !b.Until.IsZero() {
 		s.Until = &b.Until
 	}
