@@ -3,6 +3,8 @@ package admission
 import (
 	"slices"
 	"testing"
+
+	"rideshare/internal/dbaas"
 )
 
 // hold makes an operator hold breakers, given by name.
@@ -50,6 +52,24 @@ func TestGate_HeldBreaker_Events(t *testing.T) {
 					r.Errorf("afterwards: got events %q, want %q", got, c.then)
 				}
 			})
+		})
+	}
+}
+
+// A breaker of the depth that is held closed refuses nothing; writes still wait while the queue is too deep.
+func TestGate_HeldDepth_Waits(t *testing.T) {
+	for _, ready := range []int{5001, 10001} {
+		play(t, nil, func(r *rig) {
+			r.hold(object{"depth": "closed"})
+			r.setReady(ready)
+			r.until(.33)
+			began := r.seconds()
+			r.want("a write", r.write(nil), dbaas.ReasonDepthWait)
+			r.near("the end", began+1.5)
+			r.setReady(5000)
+			r.until(2.33)
+			r.want("a write after that", r.write(nil), "")
+			r.near("admitted", 2.33)
 		})
 	}
 }

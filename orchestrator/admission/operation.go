@@ -277,18 +277,18 @@ func (g *Gate) lookDepth(now time.Time) (p Pass, admitted bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	held, manually := manual(g.settings.Breakers.Depth)
-	if manually && held == Closed {
-		return p, true, nil
-	}
 	own := int(g.own.Load())
 	if own > g.rules.depth.Open {
 		g.judge(Depth{Operations: own, at: g.depth.at}, now)
 	}
-	if manually || g.long.State == Open {
+	if manually && held == Open || !manually && g.long.State == Open {
 		return p, false, dbaas.Refuse(dbaas.ReasonDepthBreaker, max(0, g.long.Until.Sub(now)), "too many writes are waiting")
 	}
 	if max(own, g.depth.Operations) > g.rules.depth.Wait {
 		return p, false, nil
+	}
+	if manually {
+		return p, true, nil
 	}
 	b, p, ok := g.long.Enter(now)
 	if !ok {
