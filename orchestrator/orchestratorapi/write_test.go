@@ -162,6 +162,29 @@ func TestRespondAsync_KeyOfAnotherRequest(t *testing.T) {
 	send(other, http.StatusUnprocessableEntity, 1)
 }
 
+// A write with the key of an operation that has ended passes the stages that count operations once: what they refuse is refused, and
+// after any other failure it is queued.
+func TestRespondAsync_KnownKey_RefusedOnce(t *testing.T) {
+	for reason, sent := range map[string]int{
+		dbaas.ReasonEventBreaker: 1, dbaas.ReasonDepthBreaker: 1, dbaas.ReasonDepthWait: 1, dbaas.ReasonMaster: 2, dbaas.ReasonDeadline: 2,
+	} {
+		s := &system{
+			lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 5}, nil },
+			write: func(dbaas.Operation) (dbaas.OperationResult, error) {
+				return dbaas.OperationResult{}, dbaas.Refuse(reason, 0, "x")
+			},
+		}
+		status := http.StatusAccepted
+		if sent == 1 {
+			status = http.StatusServiceUnavailable
+		}
+		w := call(t, newAPI(s), "POST", "/api/v1/db/write", writeBody, "Prefer: respond-async", "Idempotency-Key: k", problems)
+		if len(s.ops) != sent || w.Code != status || sent == 1 && problemOf(t, w).Reason != reason {
+			t.Errorf("%s: got %d %s after %d operations, want %d after %d", reason, w.Code, w.Body, len(s.ops), status, sent)
+		}
+	}
+}
+
 // Where nothing survives a restart, an accepted write has ended when it is answered. persdb does not record a read.
 func TestRespondAsync_VolatileBus_HasEnded(t *testing.T) {
 	h := newAPI(&system{volatile: true})
