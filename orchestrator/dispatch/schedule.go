@@ -71,7 +71,7 @@ func (l *lane[Q, R]) take(win *window[Q, R], now time.Time) {
 }
 
 // finish removes win, whose message is complete, and fills win again if another message
-// may be sent. more reports whether it did.
+// may be sent. more reports whether it did. If no worker can serve any more, it fails the waiting requests.
 func (l *lane[Q, R]) finish(win *window[Q, R]) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,10 @@ func (l *lane[Q, R]) finish(win *window[Q, R]) (more bool) {
 	// win frees its own place first, so that it may take that place again.
 	l.remove(win)
 	if l.mayOpen() {
-		if l.take(win, l.cfg.Now()); len(win.members) > 0 {
+		now := l.cfg.Now()
+		if err := l.gate(now); err != nil {
+			l.failWaiting(err)
+		} else if l.take(win, now); len(win.members) > 0 {
 			l.open = append(l.open, win)
 			l.openWindows(win.since)
 			return true
