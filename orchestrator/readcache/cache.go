@@ -63,7 +63,7 @@ type Cache struct {
 	feed    feed
 
 	mu      sync.Mutex // guards flights
-	flights map[string]*flight
+	flights map[flightKey]*flight
 }
 
 // New returns a Cache. Until Run has read the log, every read is a miss.
@@ -72,7 +72,7 @@ func New(cfg Config) *Cache {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Cache{cfg: cfg, began: cfg.Now(), known: newStatements(), flights: map[string]*flight{}}
+	c := &Cache{cfg: cfg, began: cfg.Now(), known: newStatements(), flights: map[flightKey]*flight{}}
 	c.looked.Store(int64(-headLife))
 	c.feed.wake = make(chan struct{}, 1)
 	c.items = otter.Must(&otter.Options[string, *item]{

@@ -11,25 +11,36 @@ import (
 // stuck until its deadline. Later reads must not wait for that leader: on their own they are refused immediately.
 const joinable = time.Second
 
-// flight is a read that other reads with the same key wait for.
+// flightKey is what a flight and the reads that join it have in common. A read with Recent must see every acknowledged
+// write, and may wait until the head is known. Any other read never waits for the head.
+type flightKey struct {
+	key    string
+	recent bool
+}
+
+// flight is a read that other reads with the same flightKey wait for.
 type flight struct {
 	cluster dbaas.ClusterID // as known when the flight began: rows of another cluster must not be shared
 	want    dbaas.Seq       // the position that the leader asked for
-	recent  bool            // the leader must see every write that was acknowledged before it began
 	began   time.Time
 	done    chan struct{} // closed with the answer
 	result  dbaas.ReadResult
 	err     error
 }
 
-// fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. If r must see every
-// acknowledged write, the leader must too: where the head is not known yet, both want position 0. Otherwise r leads a new flight.
+// serves reports whether a read that wants position want may join the flight. Without Recent it joins only a leader that wants the
+// same position, since it must not wait for a later one.
+func (f *flight) serves(r *dbaas.Read, want dbaas.Seq, cluster dbaas.ClusterID, now time.Time) bool {
+	return f.cluster == cluster && now.Sub(f.began) < joinable && f.want >= want && (r.Recent || f.want == want)
+}
+
+// fly joins the key's flight if that flight serves r. Otherwise r leads a new flight.
 // A read that wants a position after the head is never joined: it waits for a future write, and others need not.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
-	cluster := c.cfg.Cluster()
+	cluster, id := c.cfg.Cluster(), flightKey{key, r.Recent}
 	c.mu.Lock()
 	now := c.cfg.Now()
-	if f := c.flights[key]; f != nil && f.cluster == cluster && f.want >= want && (f.recent || !r.Recent) && now.Sub(f.began) < joinable {
+	if f := c.flights[id]; f != nil && f.serves(&r, want, cluster, now) {
 		c.mu.Unlock()
 		return c.join(ctx, r, key, f)
 	}
@@ -42,18 +53,18 @@ func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Se
 		c.mu.Unlock()
 		return c.fill(ctx, r, key)
 	}
-	f := &flight{cluster: cluster, want: want, recent: r.Recent, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
-	c.flights[key] = f
+	f := &flight{cluster: cluster, want: want, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
+	c.flights[id] = f
 	c.mu.Unlock()
-	defer c.land(key, f) // also if Ask panics
+	defer c.land(id, f) // also if Ask panics
 	f.result, f.err = c.fill(ctx, r, key)
 	return f.result, f.err
 }
 
-func (c *Cache) land(key string, f *flight) {
+func (c *Cache) land(id flightKey, f *flight) {
 	c.mu.Lock()
-	if c.flights[key] == f {
-		delete(c.flights, key)
+	if c.flights[id] == f {
+		delete(c.flights, id)
 	}
 	c.mu.Unlock()
 	close(f.done)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/readtags"
@@ -106,6 +107,46 @@ func TestCache_FlightForAFuturePosition_IsNotJoined(t *testing.T) {
 		close(block)
 		leader.Wait()
 	})
+}
+
+// A read of level none joins no leader that may wait for a position, and joins one of its own level.
+func TestCache_LevelNone_JoinsNoWaitingLeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		leader func(*dbaas.Read, dbaas.Seq)
+		want   dbaas.CacheLevel
+	}{
+		"Weak":   {func(r *dbaas.Read, _ dbaas.Seq) { r.Recent = true }, dbaas.LevelMiss},
+		"MinSeq": {func(r *dbaas.Read, head dbaas.Seq) { r.MinSeq = head }, dbaas.LevelMiss},
+		"None":   {func(*dbaas.Read, dbaas.Seq) {}, dbaas.LevelFlight},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { joinsNone(t, c.leader, c.want) }) })
+	}
+}
+
+func joinsNone(t *testing.T, change func(*dbaas.Read, dbaas.Seq), want dbaas.CacheLevel) {
+	t.Helper()
+	var calls atomic.Int64
+	var m *model
+	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		if r.Statements[0].Args[0].Int == 7 && calls.Add(1) == 1 {
+			<-time.After(500 * time.Millisecond) // the leader waits for its position
+		}
+		return m.ask(ctx, r)
+	}})
+	wantLevel(t, c, read(1), dbaas.LevelMiss) // the statement is known
+	none := read(7)
+	none.Recent = false
+	leading := none
+	change(&leading, m.head())
+	var leader sync.WaitGroup
+	leader.Go(func() { _, _ = c.Read(context.Background(), leading) }) // its answer is not what is tested.
+	synctest.Wait()
+	began := time.Now()
+	wantLevel(t, c, none, want)
+	if waited := time.Since(began); waited > 0 && want == dbaas.LevelMiss {
+		t.Errorf("the read waited %s for the leader", waited)
+	}
+	leader.Wait()
 }
 
 // A read that must see a write does not join a flight that began before the write.
