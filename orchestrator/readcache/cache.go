@@ -52,15 +52,16 @@ const (
 
 // Cache is the read cache of one orchestrator. It is safe for concurrent use.
 type Cache struct {
-	cfg     Config
-	items   *otter.Cache[string, *item]
-	era     atomic.Pointer[era] // nil until the log was seen once
-	serving atomic.Bool         // no entry is missing, as far as is known
-	began   time.Time
-	looked  atomic.Int64 // when the last successful look at persdb's head began, in ns since began
-	known   statements
-	stats   stats
-	feed    feed
+	cfg       Config
+	items     *otter.Cache[string, *item]
+	era       atomic.Pointer[era] // nil until the log was seen once
+	serving   atomic.Bool         // no entry is missing, as far as is known
+	began     time.Time
+	looked    atomic.Int64 // when the last successful look at persdb's head began, in ns since began
+	storeFrom atomic.Int64 // answers to reads sent before are not stored, in ns since began
+	known     statements
+	stats     stats
+	feed      feed
 
 	mu      sync.Mutex // guards flights
 	flights map[flightKey]*flight
@@ -135,7 +136,7 @@ func (c *Cache) lookUp(r *dbaas.Read, key string, want dbaas.Seq) (result dbaas.
 		c.stats.invalid(kind)
 		return result, false
 	}
-	if (r.Recent || r.MinSeq > 0) && int64(c.cfg.Now().Sub(c.began))-c.looked.Load() > int64(headLife) {
+	if (r.Recent || r.MinSeq > 0) && c.age()-time.Duration(c.looked.Load()) > headLife {
 		return result, false
 	}
 	at := dbaas.Seq(max(applied, it.p))
@@ -146,7 +147,7 @@ func (c *Cache) lookUp(r *dbaas.Read, key string, want dbaas.Seq) (result dbaas.
 func (c *Cache) fill(ctx context.Context, r dbaas.Read, key string) (dbaas.ReadResult, error) {
 	r.WantTags = true
 	e := c.era.Load()
-	storable := e != nil && e.cluster == c.cfg.Cluster()
+	storable := e != nil && e.cluster == c.cfg.Cluster() && c.age() >= time.Duration(c.storeFrom.Load())
 	result, err := c.cfg.Ask(ctx, r)
 	if err != nil {
 		return result, err
@@ -163,6 +164,9 @@ func (c *Cache) fill(ctx context.Context, r dbaas.Read, key string) (dbaas.ReadR
 	}
 	return result, nil
 }
+
+// age is the time since New, by a clock whose steps do not matter.
+func (c *Cache) age() time.Duration { return c.cfg.Now().Sub(c.began) }
 
 // newItem copies the answer, so that the item does not keep the answer's whole frame in memory. The capacities of the
 // copies add up to the memory that they take.

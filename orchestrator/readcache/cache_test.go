@@ -152,29 +152,6 @@ func TestCache_SilentSyncQ_HeadIsFollowed(t *testing.T) {
 	await(t, func() bool { applied, _, serving := c.Position(); return serving && applied == m.head() })
 }
 
-// Another cluster, or a head that has gone back, empties the cache.
-func TestCache_OtherLog_IsEmptied(t *testing.T) {
-	for name, change := range map[string]func(*model){
-		"Cluster": func(m *model) { m.cluster = dbaas.ClusterID{2} },
-		"Head":    func(m *model) { m.entries = m.entries[:1] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			m, c := upToDate(t, readcache.Config{})
-			seq := m.change(5)
-			c.Subscriber().Entry(m.frame(t, seq))
-			r := read(1)
-			r.Recent = false
-			wantLevel(t, c, r, dbaas.LevelMiss)
-			m.mu.Lock()
-			change(m)
-			m.mu.Unlock()
-			c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Now())
-			await(t, func() bool { return c.Status().Resets == 2 && c.Status().Serving })
-			wantLevel(t, c, r, dbaas.LevelMiss)
-		})
-	}
-}
-
 // An answer of a worker that was asked before a reset is not kept after it.
 func TestCache_AnswerFromBeforeAReset_NotKept(t *testing.T) {
 	var m *model

@@ -20,15 +20,20 @@ const (
 	silence = 100 * time.Millisecond
 	// pageTimeout is how long a page of the log may bring nothing: one entry may have 80 MiB. retryPause is the wait after a failed call.
 	pageTimeout, retryPause = 2 * time.Second, 200 * time.Millisecond
+	// lossQuiet is how long nothing is stored after the log has lost entries: longer than a slave needs to see that it is
+	// after the head, which it looks at every 2 s with a timeout of 2 s.
+	lossQuiet = 5 * time.Second
 )
 
 // feed is what the cache knows about the log, besides the era.
 type feed struct {
 	wake chan struct{} // holds a token when the log must be read
 
-	mu      sync.Mutex // guards the fields below, and orders the processing of entries
-	gap     bool       // entries are missing, or may be
-	epoch   dbaas.Epoch
+	mu      sync.Mutex    // guards the fields below, and orders the processing of entries
+	gap     bool          // entries are missing, or may be
+	epoch   dbaas.Epoch   // no older than the epoch of the entry at the era's position
+	checked dbaas.Epoch   // in this epoch the log had the entry at the era's position
+	doubt   bool          // the log has a newer epoch, so that entry must be read again
 	waiting []dbaas.Entry // broadcasts that came during the gap
 	bytes   int           // of waiting
 	head    dbaas.Head    // as last seen
@@ -73,6 +78,9 @@ func (c *Cache) offer(frame []byte) {
 	switch {
 	case e == nil || c.feed.gap:
 		c.defers(entry)
+	case entry.Epoch > c.feed.checked: // the log decides: it may have another entry at this era's position
+		c.defers(entry)
+		c.lose()
 	case entry.Cluster == e.cluster && uint64(entry.Seq) <= e.applied.Load(): // it came twice
 	case entry.Cluster == e.cluster && uint64(entry.Seq) == e.applied.Load()+1 && !entry.ChangesOmitted && entry.Epoch >= c.feed.epoch:
 		c.process(e, &entry)
@@ -117,7 +125,7 @@ func (c *Cache) Looked(head dbaas.Head, began time.Time) {
 	e := c.era.Load()
 	switch {
 	case e == nil: // Run reads the log once syncQ is bound
-	case head.Cluster != e.cluster || uint64(head.Seq) < e.applied.Load():
+	case head.Cluster != e.cluster || uint64(head.Seq) < e.applied.Load() || head.Epoch > c.feed.checked:
 		c.lose() // The look may be older than the last entries, so the log decides.
 	case uint64(head.Seq) > e.applied.Load():
 		time.AfterFunc(silence, func() {
@@ -173,37 +181,46 @@ func (c *Cache) catchUp(ctx context.Context) error {
 		default:
 			return fmt.Errorf("read the log after %d: %w", after, err)
 		}
-		if c.merge(e, page, err != nil) {
+		if c.merge(e, after, page, err != nil) {
 			return nil
 		}
 	}
 }
 
-// missing returns the era, the position after which entries are missing, the head as last seen, and whether there is a
-// gap. During a gap only merge moves the position.
+// missing returns the era, the position after which the log must be read, the head as last seen, and whether there is a
+// gap. During a gap only merge moves the position. In doubt the entry at the era's position is read again.
 func (c *Cache) missing() (e *era, after dbaas.Seq, head dbaas.Head, gap bool) {
 	c.feed.mu.Lock()
 	defer c.feed.mu.Unlock()
 	if e = c.era.Load(); e != nil {
 		after = dbaas.Seq(e.applied.Load())
 	}
+	if c.feed.doubt && after > 0 {
+		after--
+	}
 	return e, after, c.feed.head, c.feed.gap
 }
 
-// merge processes a page of the log that was read after the era's position. It reports whether the gap is closed.
-func (c *Cache) merge(e *era, page dbaas.Page, unreadable bool) bool {
+// merge processes a page of the log that was read after a position. It reports whether the gap is closed.
+func (c *Cache) merge(e *era, after dbaas.Seq, page dbaas.Page, unreadable bool) bool {
 	c.feed.mu.Lock()
 	defer c.feed.mu.Unlock()
 	switch {
 	case e == nil:
 		c.reset(page.Head)
-	case page.Head.Cluster != e.cluster, uint64(page.Head.Seq) < e.applied.Load():
+	case page.Head.Cluster != e.cluster, uint64(page.Head.Seq) < e.applied.Load(), c.replaced(e, &page):
 		c.cfg.Log.Warn("read cache emptied: persdb's log is not the one that was followed",
 			logkey.Cluster, page.Head.Cluster, logkey.Seq, page.Head.Seq, "applied", e.applied.Load())
 		c.feed.waiting = nil // they may be of the other log
+		if page.Head.Cluster == e.cluster {
+			c.storeFrom.Store(int64(c.age() + lossQuiet))
+		}
 		c.reset(page.Head)
 	case unreadable, uint64(page.Head.Seq) > e.applied.Load()+maxBehind:
 		c.reset(page.Head)
+	case page.Head.Epoch > c.feed.checked && after > 0 && uint64(after) == e.applied.Load():
+		c.feed.doubt = true
+		return false
 	default:
 		for i := range page.Entries {
 			if e = c.era.Load(); uint64(page.Entries[i].Seq) == e.applied.Load()+1 {
@@ -211,6 +228,7 @@ func (c *Cache) merge(e *era, page dbaas.Page, unreadable bool) bool {
 			}
 		}
 	}
+	c.feed.doubt, c.feed.checked = false, page.Head.Epoch
 	if c.era.Load().applied.Load() < uint64(page.Head.Seq) || !c.drain() && len(page.Entries) > 0 {
 		return false
 	}
@@ -219,13 +237,19 @@ func (c *Cache) merge(e *era, page dbaas.Page, unreadable bool) bool {
 	return true
 }
 
+// replaced reports whether the log has another entry at the era's position than the one that was processed. A log that
+// goes on without its newest entries does so in a newer epoch.
+func (c *Cache) replaced(e *era, page *dbaas.Page) bool {
+	return len(page.Entries) > 0 && uint64(page.Entries[0].Seq) == e.applied.Load() && page.Entries[0].Epoch > c.feed.epoch
+}
+
 // drain processes the broadcasts that came during the gap. It reports whether none is left. The caller holds feed.mu.
 func (c *Cache) drain() bool {
 	for i := range c.feed.waiting {
 		entry, e := &c.feed.waiting[i], c.era.Load()
 		switch next := e.applied.Load() + 1; {
 		case entry.Cluster != e.cluster || uint64(entry.Seq) < next:
-		case uint64(entry.Seq) > next || entry.ChangesOmitted || entry.Epoch < c.feed.epoch:
+		case uint64(entry.Seq) > next || entry.ChangesOmitted || entry.Epoch < c.feed.epoch || entry.Epoch > c.feed.checked:
 			return false // the log has the missing entries, unless the broadcast's entry never got into the log
 		default:
 			c.process(e, entry)

@@ -31,6 +31,7 @@ type model struct {
 	rows    [modelKeys][]version // the values of each row, by position
 	sums    []version            // of all rows
 	cluster dbaas.ClusterID
+	epoch   dbaas.Epoch
 	away    atomic.Bool  // persdb does not answer
 	pieces  atomic.Int64 // in how many pieces a page comes, a second apart
 	asked   atomic.Int64
@@ -76,6 +77,14 @@ func (m *model) change(keys ...int) dbaas.Seq { return m.commit("", keys) }
 // schema commits a schema change, which alters every row.
 func (m *model) schema() { m.commit("ALTER", rand.Perm(modelKeys)) }
 
+// lose takes the newest entry out of the log and begins an epoch, as an operator does who goes on without it.
+func (m *model) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entries = m.entries[:len(m.entries)-1]
+	m.epoch++
+}
+
 // commit commits an entry that sets rows, by a change of the schema if there is one.
 func (m *model) commit(schema string, keys []int) dbaas.Seq {
 	m.mu.Lock()
@@ -99,7 +108,7 @@ func (m *model) commit(schema string, keys []int) dbaas.Seq {
 	if schema != "" {
 		change = dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte(schema)}
 	}
-	m.entries = append(m.entries, dbaas.Entry{Cluster: m.cluster, Seq: seq, Epoch: 1, Changes: []dbaas.Change{change}})
+	m.entries = append(m.entries, dbaas.Entry{Cluster: m.cluster, Seq: seq, Epoch: m.epoch, Changes: []dbaas.Change{change}})
 	return seq
 }
 
@@ -115,7 +124,7 @@ func (m *model) Log(ctx context.Context, after dbaas.Seq, _ time.Duration) (dbaa
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	page := dbaas.Page{Head: dbaas.Head{Cluster: m.cluster, Seq: dbaas.Seq(len(m.entries)), Epoch: 1}, First: 1}
+	page := dbaas.Page{Head: dbaas.Head{Cluster: m.cluster, Seq: dbaas.Seq(len(m.entries)), Epoch: m.epoch}, First: 1}
 	if int(after) < len(m.entries) {
 		page.Entries = m.entries[after:min(int(after)+100, len(m.entries))]
 	}
@@ -156,7 +165,7 @@ func (m *model) ask(_ context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 }
 
 func newModel() *model {
-	return &model{cluster: cluster, slave: func(_ *model, head dbaas.Seq) dbaas.Seq { return head - min(head, dbaas.Seq(rand.IntN(4))) }}
+	return &model{cluster: cluster, epoch: 1, slave: func(_ *model, head dbaas.Seq) dbaas.Seq { return head - min(head, dbaas.Seq(rand.IntN(4))) }}
 }
 
 // start runs a cache of the model until the test ends.
