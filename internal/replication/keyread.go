@@ -12,10 +12,10 @@ import (
 
 // keyRead is a query of the only form that gets narrower tags than the table's:
 //
-//	SELECT columns FROM table WHERE column = value AND ...
+//	SELECT columns FROM table WHERE column = value AND ... LIMIT number
 //
 // Columns are names or "*", optionally with their table and a name for the result. Values are parameters, whole numbers
-// or texts. In this form the answer depends only on rows that have these values. parseKeyRead refuses every other
+// or texts. LIMIT may be missing; its number is at least 1. In this form the answer depends only on rows that have these values. parseKeyRead refuses every other
 // query.
 type keyRead struct {
 	table string
@@ -93,6 +93,10 @@ func parseKeyRead(sql string, params []string) (q keyRead, ok bool) {
 		r.failed = !r.skip("=") || r.failed
 		e.value = r.operand()
 		q.equal = append(q.equal, e)
+	}
+	if r.skipWord("LIMIT") {
+		n := r.operand()
+		r.failed = r.failed || n.literal == nil || n.literal.Int < 1
 	}
 	r.skip(";")
 	return q, !r.failed && strings.Trim(r.rest, " \t\r\n") == ""

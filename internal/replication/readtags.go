@@ -17,7 +17,7 @@ type readPlan struct {
 	tables readtags.Tags // a tag for each table; empty if the query cannot be cached
 	table  string        // the only table, if its first key columns are bound with "="
 	bound  []boundColumn // the bound key columns, in the order of the key
-	all    bool          // bound is the whole key
+	all    bool          // bound is the whole key, so that the query returns one row at most
 }
 
 // boundColumn is a column of a key and the value that it must have.
@@ -71,7 +71,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 	if f.Rowid || slices.ContainsFunc(f.Calls, func(name string) bool { return !deterministic[strings.ToLower(name)] }) {
 		return p, nil
 	}
-	texts := []string{f.SQL}
+	open := leavesOpen(f.SQL)
 	var definition string // SQL of the last table
 	tables := readtags.Tags{}
 	for _, name := range f.Tables {
@@ -79,22 +79,25 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 		if err != nil {
 			return nil, err
 		}
-		texts = append(texts, sql)
 		switch {
 		case kind == "view":
+			open = open || leavesOpen(sql)
 		case kind == "table" && !internal(name) && !hasPrefixFold(name, "sqlite_"):
 			tables, definition = tables.Add(readtags.KindTable, readtags.Table(name)), sql
 		default:
 			return p, nil
 		}
 	}
-	if leavesOpen(strings.Join(texts, "\n")) {
-		return p, nil
+	if len(f.Tables) == 1 && tables.Len() == 1 {
+		if err := p.bind(c, f, definition); err != nil {
+			return nil, err
+		}
 	}
-	if p.tables = tables; len(f.Tables) != 1 || tables.Len() != 1 {
-		return p, nil
+	if open && !p.all { // one row at most is no choice
+		return &readPlan{}, nil
 	}
-	return p, p.bind(c, f, definition)
+	p.tables = tables
+	return p, nil
 }
 
 // describe returns the kind of name in the schema, such as table or view, and its definition.
@@ -110,11 +113,26 @@ func hasPrefixFold(s, start string) bool {
 	return len(s) >= len(start) && strings.EqualFold(s[:len(start)], start)
 }
 
-var limits, orders = regexp.MustCompile(`(?i)\bLIMIT\b`), regexp.MustCompile(`(?i)\bORDER\b`)
-
-// leavesOpen reports whether SQL may leave open which rows the query returns, because a LIMIT may lack an ORDER BY.
-func leavesOpen(texts string) bool {
-	return len(limits.FindAllStringIndex(texts, -1)) > len(orders.FindAllStringIndex(texts, -1))
+// leavesOpen reports whether SQL may leave open which rows a query returns, because a LIMIT lacks an ORDER BY of the same
+// SELECT.
+func leavesOpen(sql string) bool {
+	ordered, before := []bool{false}, "" // by depth of parentheses
+	for word := range sqltext.Words(sql) {
+		last := len(ordered) - 1
+		switch {
+		case before == ":" || before == "@": // the name of a parameter
+		case word == "(":
+			ordered = append(ordered, false)
+		case word == ")" && last > 0:
+			ordered = ordered[:last]
+		case strings.EqualFold(word, "ORDER"):
+			ordered[last] = true
+		case strings.EqualFold(word, "LIMIT") && !ordered[last]:
+			return true
+		}
+		before = word
+	}
+	return false
 }
 
 // bind finds the leading key columns that the query binds with "=". It binds none if the table's definition names a
@@ -134,7 +152,7 @@ func (p *readPlan) bind(c *sqlite.Conn, f *sqlite.Facts, definition string) erro
 		}
 		return nil
 	}, dbaas.Text(f.Tables[0]))
-	p.table, p.all = f.Tables[0], len(p.bound) == key
+	p.table, p.all = f.Tables[0], key > 0 && len(p.bound) == key
 	return err
 }
 

@@ -42,6 +42,7 @@ var tagReads = []string{
 	"SELECT * FROM t WHERE c=?", "SELECT count(*), max(b) FROM t", "SELECT * FROM t WHERE a>? ORDER BY c LIMIT 2", "SELECT * FROM v",
 	"SELECT x.a FROM t x LEFT JOIN t y ON x.a=y.b", "SELECT (SELECT count(*) FROM t) FROM t WHERE a=7", "SELECT a FROM t WHERE a=7 COLLATE NOCASE",
 	"SELECT a FROM t WHERE a=7 OR b='a'", "SELECT 7 IN (SELECT a FROM t)", `SELECT a FROM t WHERE "nope"='nope' AND a=7`, "SELECT c FROM t WHERE +a=?",
+	"SELECT c FROM t WHERE a=? AND b=? LIMIT 1", "SELECT b FROM t WHERE a=? LIMIT 3",
 }
 
 func tagValue(t *rapid.T) string {
@@ -192,22 +193,70 @@ func TestReadTags_WholeTables_TouchEveryRead(t *testing.T) {
 // A query whose answer can change without an entry, or that SQL leaves open, has no tags.
 func TestReadTags_NotCacheable_NoTags(t *testing.T) {
 	c, _ := sqlitetest.Open(t, sqlite.Options{})
-	sqlitetest.Exec(t, c, "CREATE TABLE t(a TEXT PRIMARY KEY, b)", "CREATE VIEW w AS SELECT a FROM t LIMIT 1")
+	sqlitetest.Exec(t, c, `CREATE TABLE t(a TEXT PRIMARY KEY, b, "order", "limit")`, "CREATE VIEW w AS SELECT a FROM t LIMIT 1")
+	run := func(sql string) (readtags.Tags, error) {
+		st := dbaas.Statement{SQL: sql}
+		if _, name, found := strings.Cut(sql, "=:"); found {
+			st.Named = []dbaas.NamedValue{{Name: strings.Fields(name)[0], Value: dbaas.Integer(1)}}
+		}
+		_, tags, err := answer(c, st)
+		return tags, err
+	}
 	for _, sql := range []string{
 		"SELECT 1", "SELECT random() FROM t", "SELECT date('now') FROM t", "SELECT CURRENT_TIMESTAMP FROM t", "SELECT a FROM t LIMIT 1", "SELECT * FROM w", "SELECT rowid FROM t",
 		"SELECT group_concat(a) FROM t", "SELECT * FROM sqlite_master", "PRAGMA table_info(t)", "SELECT name FROM pragma_table_info('t')",
 		"SELECT value FROM json_each('[1]'), t", "EXPLAIN SELECT a FROM t", "VALUES(1)", "SELECT nope FROM t", "SELECT changes() FROM t",
+		`SELECT "order" FROM t LIMIT 1`, "SELECT sum(b) OVER (ORDER BY a) FROM t LIMIT 1", "SELECT sum(b ORDER BY a) FROM t LIMIT 1", "SELECT a FROM t /* ORDER BY a */ LIMIT 1",
+		"SELECT * FROM w ORDER BY a", "WITH x AS (SELECT a FROM t ORDER BY a) SELECT a FROM x LIMIT 1", "SELECT a FROM t WHERE b=:order LIMIT 1",
+		"SELECT b FROM t WHERE b=1 LIMIT 1", "SELECT b FROM t WHERE a='k' LIMIT 0", "SELECT b FROM t WHERE a='k' LIMIT 1 OFFSET 1",
 	} {
-		if _, tags, err := answer(c, dbaas.Statement{SQL: sql}); err != nil || len(tags) > 0 {
+		if tags, err := run(sql); err != nil || len(tags) > 0 {
 			t.Errorf("%s: got %v, %v", sql, tags, err)
 		}
 	}
-	for _, sql := range []string{"SELECT a FROM t ORDER BY a LIMIT 1", "SELECT count(*) FROM t", "WITH x AS (SELECT a FROM t) SELECT upper(a) FROM x"} {
-		if _, tags, err := answer(c, dbaas.Statement{SQL: sql}); err != nil || tags.Len() != 1 {
+	for _, sql := range []string{
+		"SELECT a FROM t ORDER BY a LIMIT 1", "SELECT count(*) FROM t", "WITH x AS (SELECT a FROM t) SELECT upper(a) FROM x",
+		`SELECT "limit" FROM t`, "SELECT b, 'LIMIT' FROM t -- LIMIT", "SELECT a FROM t WHERE b=:limit", "SELECT a FROM (SELECT a FROM t ORDER BY a LIMIT 1)",
+	} {
+		if tags, err := run(sql); err != nil || tags.Len() != 1 {
 			t.Errorf("%s: got %v, %v, want one tag", sql, tags, err)
 		}
 	}
 }
+
+// A LIMIT leaves nothing open where the whole key is bound. Such a read has the tag of its row.
+func TestReadTags_LimitOfOneRow_RowTag(t *testing.T) {
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(a INTEGER, b TEXT, c, PRIMARY KEY(a, b))", "CREATE TABLE u(c)")
+	for sql, kind := range map[string]readtags.Kind{
+		"SELECT c FROM t WHERE a=1 AND b='x' LIMIT 1":  readtags.KindRow,
+		"SELECT c FROM t WHERE b=?1 AND a=?1 LIMIT 20": readtags.KindRow,
+		"SELECT c FROM t WHERE a=1":                    readtags.KindPrefix,
+		"SELECT c FROM t WHERE a=1 LIMIT 1":            none,
+		"SELECT c FROM t WHERE a=1 AND c=2 LIMIT 1":    none,
+		"SELECT c FROM u WHERE c=2 LIMIT 1":            none,
+		"SELECT c FROM t WHERE a=1 AND b='x' LIMIT ?1": none,
+	} {
+		st := dbaas.Statement{SQL: sql}
+		for range strings.Count(sql, "?1") {
+			st.Args = []dbaas.Value{dbaas.Integer(1)}
+		}
+		_, tags, err := answer(c, st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := none
+		if len(tags) > 0 {
+			got, _ = tags.At(0)
+		}
+		if got != kind {
+			t.Errorf("%s: got %v, want a tag of kind %d", sql, tags, kind)
+		}
+	}
+}
+
+// none stands for no tags.
+const none = readtags.Kind(readtags.Kinds)
 
 // Columns whose names are equal for Unicode are two for SQLite: a condition on the one beside the key binds no key.
 func TestReadTags_ColumnNamedLikeTheKey_IsAnother(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package sqltext splits SQL text into statements, and compares names, without the engine.
+// Package sqltext splits SQL text into statements and words, and compares names, without the engine.
 package sqltext
 
 import (
@@ -82,6 +82,21 @@ func Statements(text string) iter.Seq[string] {
 		}
 		if st, ok := s.Rest(); ok {
 			yield(st.SQL)
+		}
+	}
+}
+
+// Words yields the words and signs of a text in order, without quoted names, texts and comments.
+func Words(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		var s Splitter
+		for at := 0; at < len(text); {
+			quoted := s.open != ""
+			t, stop := s.next(text, at)
+			if t != blank && !quoted && s.open == "" && !yield(text[at:stop]) {
+				return
+			}
+			at = stop
 		}
 	}
 }

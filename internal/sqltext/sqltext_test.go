@@ -55,6 +55,21 @@ func TestTerminated(t *testing.T) {
 	}
 }
 
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"":                        nil,
+		"SELECT a.b,:c FROM t;":   {"SELECT", "a", ".", "b", ",", ":", "c", "FROM", "t", ";"},
+		`a "LIMIT" [LIMIT] b`:     {"a", "b"},
+		"a `LIMIT` 'it''s LIMIT'": {"a"},
+		"a -- LIMIT\nb /* LIMIT":  {"a", "b"},
+	} {
+		if got := slices.Collect(sqltext.Words(text)); !slices.Equal(got, want) {
+			t.Errorf("%q: %s", text, cmp.Diff(want, got))
+		}
+	}
+}
+
 // Whatever the text, nothing but semicolons, blanks and comments is left out.
 func FuzzStatements(f *testing.F) {
 	f.Add("CREATE TRIGGER a BEGIN x; END; SELECT ';' -- c\n;/* */")
