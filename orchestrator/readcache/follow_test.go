@@ -1,11 +1,19 @@
 package readcache_test
 
 import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/readcache"
 )
 
@@ -92,4 +100,48 @@ func lostEntry(t *testing.T) {
 	<-time.After(5 * time.Second) // the slave has noticed
 	wantLevel(t, c, r, dbaas.LevelMiss)
 	wantLevel(t, c, r, dbaas.LevelHit)
+}
+
+// A read that comes while an entry is processed gets no answer from before the entry as one at its position. The entry
+// touches all slots, that of the read last.
+func TestCache_ReadWhileAnEntryIsProcessed_NotStale(t *testing.T) {
+	const entries = 100    // a break shows at one in ten
+	var head atomic.Uint64 // each entry changes the answer to its position
+	m, c := upToDate(t, readcache.Config{Now: standingClock(), Ask: func(context.Context, dbaas.Read) (dbaas.ReadResult, error) {
+		p := head.Load()
+		return dbaas.ReadResult{Seq: dbaas.Seq(p), Body: strconv.AppendUint(nil, p, 10), Tags: readtags.Tags{}.Add(readtags.KindRow, readtags.Slots-1)}, nil
+	}})
+	head.Store(uint64(m.head()))
+	data := binary.AppendUvarint([]byte{readtags.RecordTouched}, 2*readtags.Slots)
+	for slot := range readtags.Slots {
+		data = binary.LittleEndian.AppendUint16(data, uint16(slot)) //nolint:gosec // slots have 16 bits.
+	}
+	entry := dbaas.Entry{Cluster: cluster, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: data}}}
+	var hit atomic.Uint64 // the position of the last hit
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		r := read(1)
+		for r.Recent = false; hit.Load() < entries; runtime.Gosched() {
+			result, err := c.Read(t.Context(), r)
+			if want := strconv.FormatUint(uint64(result.Seq), 10); err != nil || string(result.Body) != want {
+				t.Errorf("got %s at %s, %s, %v", result.Body, want, result.Level, err)
+				return
+			}
+			if result.Level == dbaas.LevelHit {
+				hit.Store(uint64(result.Seq))
+			}
+		}
+	})
+	for range entries {
+		for hit.Load() < head.Load() && !t.Failed() {
+			runtime.Gosched()
+		}
+		entry.Seq = dbaas.Seq(head.Add(1))
+		frame, err := wire.EncodeEntry(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Subscriber().Entry(frame)
+	}
+	reader.Wait()
 }
