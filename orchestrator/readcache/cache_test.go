@@ -169,35 +169,6 @@ func TestCache_AnswerFromBeforeAReset_NotKept(t *testing.T) {
 	}
 }
 
-// Concurrent reads of one key share one read of a worker, if the statement is known to be cacheable.
-func TestCache_SingleFlight(t *testing.T) {
-	const clients, reads, keys = 128, 64_000, 30
-	var m *model
-	m, c := upToDate(t, readcache.Config{Now: standingClock(), Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
-		for range clients { // others arrive meanwhile
-			runtime.Gosched()
-		}
-		return m.ask(ctx, r)
-	}})
-	wantLevel(t, c, read(39), dbaas.LevelMiss) // the statement is known
-	before := m.asked.Load()
-	var all sync.WaitGroup
-	for n := range clients {
-		all.Go(func() {
-			rnd := rand.New(rand.NewPCG(1, uint64(n)))
-			for range reads / clients {
-				if _, err := c.Read(t.Context(), read(rnd.IntN(keys))); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if got := m.asked.Load() - before; got > keys {
-		t.Errorf("got %d reads of workers, want at most %d", got, keys)
-	}
-}
-
 // A joined read keeps its own deadline, and asks once itself if the leader fails.
 func TestCache_JoinedRead_DeadlineAndFailure(t *testing.T) { synctest.Test(t, joinedRead) }
 

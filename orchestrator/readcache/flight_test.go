@@ -2,6 +2,7 @@ package readcache_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,48 @@ import (
 	"rideshare/internal/readtags"
 	"rideshare/orchestrator/readcache"
 )
+
+// Concurrent reads of one key share one read of a worker, if the statement is known to be cacheable. Each write, also of
+// other rows, lets each key miss once: a read that must see the write is a miss until the cache has processed it.
+func TestCache_SingleFlight(t *testing.T) {
+	const clients, reads, keys, writes = 128, 64_000, 30, 20
+	var m *model
+	m, c := upToDate(t, readcache.Config{Now: standingClock(), Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		for range clients { // others arrive meanwhile
+			runtime.Gosched()
+		}
+		return m.ask(ctx, r)
+	}})
+	wantLevel(t, c, read(39), dbaas.LevelMiss) // the statement is known
+	readAll := func(reads, least, most int) {
+		before := m.asked.Load()
+		var all sync.WaitGroup
+		for n := range clients {
+			all.Go(func() {
+				for i := range reads / clients {
+					if _, err := c.Read(t.Context(), read((n+i)%keys)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if got := int(m.asked.Load() - before); got < least || got > most {
+			t.Errorf("got %d reads of workers, want %d to %d", got, least, most)
+		}
+	}
+	readAll(reads, keys, keys)
+	for i := range writes {
+		seq := m.change(i % keys)
+		readAll(keys*clients, keys, keys)
+		readAll(keys*clients, 0, 0)
+		c.Subscriber().Entry(m.frame(t, seq))
+		readAll(keys*clients, 0, 0)
+	}
+	// The cache has processed this write before a read comes: only its row is asked for.
+	c.Subscriber().Entry(m.frame(t, m.change(0)))
+	readAll(keys*clients, 1, 1)
+}
 
 // An answer without tags may be the leader's own, and rows of another cluster are not shared.
 func TestCache_FlightOfAnother_IsNotShared(t *testing.T) {
