@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -20,12 +21,13 @@ const (
 	auditLook = 5 * time.Millisecond
 )
 
-// Audit compares up to n of the most used items with what a worker answers now. It returns how many items it compared
+// Audit compares up to n items with what a worker answers now: up to half are the most used ones, and the others follow
+// the last audit's, so that audits come past every item. It returns how many items it compared
 // and how many of them differ. No item may differ: a difference is logged as an error, and the item is removed. Items
 // that a write touches during the comparison are skipped. A worker's answer is awaited until ctx's deadline, for a second
 // if ctx has none. If no item was compared, err is ctx's or the last error of a worker.
 func (c *Cache) Audit(ctx context.Context, n int) (audited, mismatches int, err error) {
-	for _, key := range c.hottest(n) {
+	for _, key := range c.sample(n) {
 		if !wait.For(ctx, auditPause) {
 			err = ctx.Err()
 			break
@@ -49,14 +51,26 @@ func (c *Cache) Audit(ctx context.Context, n int) (audited, mismatches int, err 
 	return audited, mismatches, err
 }
 
-func (c *Cache) hottest(n int) []string {
+// sample returns the keys of the items of an audit. The library promises no order of Keys, but has one that rarely changes.
+func (c *Cache) sample(n int) []string {
 	var keys []string
 	for entry := range c.items.Hottest() {
-		if len(keys) == n {
+		if len(keys) >= n/2 {
 			break
 		}
 		keys = append(keys, entry.Key)
 	}
+	at, from := int64(0), c.auditFrom.Load()
+	for key := range c.items.Keys() {
+		if len(keys) == n {
+			c.auditFrom.Store(at)
+			return keys
+		}
+		if at++; at > from && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	c.auditFrom.Store(0)
 	return keys
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
 	"rideshare/orchestrator/readcache"
 )
 
@@ -39,6 +41,39 @@ func TestCache_Audit_FindsAWrongAnswer(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Errorf("the context of read %d has not ended", i)
 		}
+	}
+}
+
+// Audits come past every item, not only the most used ones.
+func TestCache_Audit_FindsAColdWrongAnswer(t *testing.T) { synctest.Test(t, auditCold) }
+
+func auditCold(t *testing.T) {
+	const items, cold = 300, 123
+	_, c := upToDate(t, readcache.Config{Ask: func(_ context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		body := []byte("an answer")
+		if !r.WantTags && r.Statements[0].Args[0].Int == cold {
+			body = []byte("another answer")
+		}
+		return dbaas.ReadResult{Seq: 1, Body: body, Tags: readtags.Tags{}.Add(readtags.KindTable, 1)}, nil
+	}})
+	for range 3 {
+		for key := range items {
+			r := read(0)
+			r.Statements[0].Args[0].Int = int64(key)
+			if key != cold || c.Status().Items < items {
+				level(t, c, r)
+			}
+		}
+	}
+	found := 0
+	for range 10 {
+		_, mismatches, err := c.Audit(t.Context(), 100)
+		if found += mismatches; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("got %d wrong answers, want 1", found)
 	}
 }
 

@@ -59,6 +59,7 @@ type Cache struct {
 	began     time.Time
 	looked    atomic.Int64 // when the last successful look at persdb's head began, in ns since began
 	storeFrom atomic.Int64 // answers to reads sent before are not stored, in ns since began
+	auditFrom atomic.Int64 // how many items the next audit passes over before its colder half
 	known     statements
 	stats     stats
 	feed      feed
