@@ -251,17 +251,26 @@ func TestCache_StuckLeader_IsNotJoined(t *testing.T) {
 
 // The memory of the cache stays within its bound, a tenth more at most.
 func TestCache_Size_IsBounded(t *testing.T) {
-	const limit, answers = 64 << 20, 200_000
+	for name, answers := range map[string]struct{ n, least, most int }{
+		"Large": {n: 20_000, least: 1 << 10, most: 64 << 10},
+		"Small": {n: 100_000, least: 1, most: 1 << 10},
+	} {
+		t.Run(name, func(t *testing.T) { staysWithinItsBound(t, answers.n, answers.least, answers.most) })
+	}
+}
+
+func staysWithinItsBound(t *testing.T, n, least, most int) {
+	t.Helper()
+	const limit = 64 << 20
 	rnd := rand.New(rand.NewPCG(1, 2))
 	tags := readtags.Tags{}.Add(readtags.KindTable, 1)
-	m, c := upToDate(t, readcache.Config{Bytes: limit, Ask: func(_ context.Context, _ dbaas.Read) (dbaas.ReadResult, error) {
-		return dbaas.ReadResult{Seq: 1, Tags: tags, Body: bytes.Repeat([]byte{'x'}, 1+rnd.IntN(64<<rnd.IntN(11)))}, nil
+	_, c := upToDate(t, readcache.Config{Bytes: limit, Ask: func(_ context.Context, _ dbaas.Read) (dbaas.ReadResult, error) {
+		return dbaas.ReadResult{Seq: 1, Tags: tags, Body: bytes.Repeat([]byte{'x'}, least+rnd.IntN(most-least+1))}, nil
 	}})
-	_ = m
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for i := range answers {
+	for i := range n {
 		wantLevel(t, c, dbaas.Read{Statements: []dbaas.Statement{{SQL: "x", Args: []dbaas.Value{dbaas.Integer(int64(i))}}}}, dbaas.LevelMiss)
 	}
 	runtime.GC()

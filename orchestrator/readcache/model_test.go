@@ -20,11 +20,16 @@ import (
 	"rideshare/orchestrator/readcache"
 )
 
-const modelKeys = 40
+const (
+	modelKeys   = 40
+	groupSize   = 8
+	modelGroups = modelKeys / groupSize
+)
 
 var cluster = dbaas.ClusterID{1}
 
-// model is a table of modelKeys rows whose answers are known at every position. It stands in for persdb and slaves.
+// model is a table t with the key (g, k) and modelKeys rows in modelGroups groups, whose answers are known at every
+// position. It stands in for persdb and slaves. The value of a row that is not there is 0.
 type model struct {
 	mu      sync.Mutex
 	entries []dbaas.Entry
@@ -72,10 +77,20 @@ func (m *model) frame(tb testing.TB, seq dbaas.Seq) []byte {
 }
 
 // change commits an entry that sets rows.
-func (m *model) change(keys ...int) dbaas.Seq { return m.commit("", keys) }
+func (m *model) change(keys ...int) dbaas.Seq { return m.commit(sets, keys) }
 
 // schema commits a schema change, which alters every row.
-func (m *model) schema() { m.commit("ALTER", rand.Perm(modelKeys)) }
+func (m *model) schema() { m.commit(alters, rand.Perm(modelKeys)) }
+
+// change is what an entry does to its rows.
+type change int
+
+const (
+	sets change = iota
+	deletes
+	empties // all rows, without visiting them
+	alters  // the schema
+)
 
 // lose takes the newest entry out of the log and begins an epoch, as an operator does who goes on without it.
 func (m *model) lose() {
@@ -85,18 +100,27 @@ func (m *model) lose() {
 	m.epoch++
 }
 
-// commit commits an entry that sets rows, by a change of the schema if there is one.
-func (m *model) commit(schema string, keys []int) dbaas.Seq {
+// commit commits an entry.
+func (m *model) commit(what change, keys []int) dbaas.Seq {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seq := dbaas.Seq(len(m.entries) + 1)
 	var touched readtags.Touched
-	var sum int64
+	var sum, value int64
+	if what == sets || what == alters {
+		value = int64(seq)
+	}
 	for _, key := range keys {
-		m.rows[key] = append(m.rows[key], version{seq, int64(seq)})
-		touched.Row("t")
-		v := dbaas.Integer(int64(key))
-		touched.Key(&v)
+		m.rows[key] = append(m.rows[key], version{seq, value})
+		if what != empties {
+			touched.Row("t")
+			for _, v := range keyOf(key) {
+				touched.Key(&v)
+			}
+		}
+	}
+	if what == empties {
+		touched.Emptied("t")
 	}
 	for i := range m.rows {
 		sum += at(m.rows[i], seq)
@@ -104,12 +128,17 @@ func (m *model) commit(schema string, keys []int) dbaas.Seq {
 	m.sums = append(m.sums, version{seq, sum})
 	slots := touched.Append(nil)
 	data := append(binary.AppendUvarint([]byte{readtags.RecordTouched}, uint64(len(slots))), slots...)
-	change := dbaas.Change{Kind: dbaas.ChangeRows, Data: data}
-	if schema != "" {
-		change = dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte(schema)}
+	entry := dbaas.Change{Kind: dbaas.ChangeRows, Data: data}
+	if what == alters {
+		entry = dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte("ALTER")}
 	}
-	m.entries = append(m.entries, dbaas.Entry{Cluster: m.cluster, Seq: seq, Epoch: m.epoch, Changes: []dbaas.Change{change}})
+	m.entries = append(m.entries, dbaas.Entry{Cluster: m.cluster, Seq: seq, Epoch: m.epoch, Changes: []dbaas.Change{entry}})
 	return seq
+}
+
+// keyOf returns the key of a row.
+func keyOf(key int) []dbaas.Value {
+	return []dbaas.Value{dbaas.Integer(int64(key / groupSize)), dbaas.Integer(int64(key))}
 }
 
 func (m *model) Log(ctx context.Context, after dbaas.Seq, _ time.Duration) (dbaas.Page, error) {
@@ -131,21 +160,32 @@ func (m *model) Log(ctx context.Context, after dbaas.Seq, _ time.Duration) (dbaa
 	return page, nil
 }
 
-// read is a read of a row, or of the sum if key is modelKeys.
+// read is a read of a row, of the sum if key is modelKeys, or of a group: modelKeys+1 is the first.
 func read(key int) dbaas.Read {
-	if key == modelKeys {
-		return dbaas.Read{Format: dbaas.FormatArrays, Recent: true, Statements: []dbaas.Statement{{SQL: "sum"}}}
+	st := dbaas.Statement{SQL: "row", Args: []dbaas.Value{dbaas.Integer(int64(key))}}
+	switch {
+	case key == modelKeys:
+		st = dbaas.Statement{SQL: "sum"}
+	case key > modelKeys:
+		st.SQL = "group"
 	}
-	return dbaas.Read{Format: dbaas.FormatArrays, Recent: true, Statements: []dbaas.Statement{{SQL: "row", Args: []dbaas.Value{dbaas.Integer(int64(key))}}}}
+	return dbaas.Read{Format: dbaas.FormatArrays, Recent: true, Statements: []dbaas.Statement{st}}
 }
 
 func (m *model) want(key int, seq dbaas.Seq) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if key == modelKeys {
+	switch {
+	case key == modelKeys:
 		return fmt.Sprint(at(m.sums, seq))
+	case key < modelKeys:
+		return fmt.Sprint(at(m.rows[key], seq))
 	}
-	return fmt.Sprint(at(m.rows[key], seq))
+	var values [groupSize]int64
+	for i := range values {
+		values[i] = at(m.rows[(key-modelKeys-1)*groupSize+i], seq)
+	}
+	return fmt.Sprint(values)
 }
 
 func (m *model) ask(_ context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
@@ -156,10 +196,18 @@ func (m *model) ask(_ context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 		want = head
 	}
 	p := max(want, m.slave(m, head))
-	tags, key := readtags.Tags{}.Add(readtags.KindTable, readtags.Table("t")), modelKeys
-	if r.Statements[0].SQL == "row" {
+	tags, key := readtags.Tags{}, modelKeys
+	if len(r.Statements[0].Args) > 0 {
 		key = int(r.Statements[0].Args[0].Int)
-		tags = readtags.Tags{}.Add(readtags.KindRow, readtags.Key("t", r.Statements[0].Args...)).Add(readtags.KindWhole, readtags.Whole("t"))
+	}
+	switch {
+	case key == modelKeys:
+		tags = tags.Add(readtags.KindTable, readtags.Table("t"))
+	case key < modelKeys:
+		tags = tags.Add(readtags.KindRow, readtags.Key("t", keyOf(key)...)).Add(readtags.KindWhole, readtags.Whole("t"))
+	default:
+		group := dbaas.Integer(int64(key - modelKeys - 1))
+		tags = tags.Add(readtags.KindPrefix, readtags.Key("t", group)).Add(readtags.KindWhole, readtags.Whole("t"))
 	}
 	return dbaas.ReadResult{Seq: p, Body: []byte(m.want(key, p)), Tags: tags}, nil
 }
@@ -204,108 +252,5 @@ func await(t *testing.T, done func() bool) {
 			t.Fatal("it did not come to that")
 		}
 		time.Sleep(time.Millisecond)
-	}
-}
-
-const (
-	modelSteps   = 1_000_000
-	modelReaders = 8
-)
-
-// Every answer is the model's at its position, and the position is at least what was asked for, while broadcasts are
-// lost, doubled and reordered, slaves lag, and the schema changes.
-func TestCache_Read_NeverStale(t *testing.T) {
-	m := newModel()
-	m.change(0)
-	c := start(t, m, readcache.Config{Bytes: 12 << 10}) // some items are evicted
-	follow(t, c, m)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	stop := make(chan struct{})
-	var writer, readers sync.WaitGroup
-	writer.Go(func() { writeModel(t, m, c, rand.New(rand.NewPCG(seed, 0)), stop) })
-	var levels [5]atomic.Int64
-	for n := range modelReaders {
-		readers.Go(func() {
-			rnd := rand.New(rand.NewPCG(seed, uint64(n+1)))
-			for range modelSteps / modelReaders {
-				if !readModel(t, m, c, rnd, &levels) {
-					return
-				}
-			}
-		})
-	}
-	readers.Wait()
-	close(stop)
-	writer.Wait()
-	hits, misses := levels[0].Load(), levels[2].Load()
-	t.Logf("%d hits, %d flights, %d misses, %d entries", hits, levels[1].Load(), misses, m.head())
-	if hits < modelSteps/100 || misses == 0 {
-		t.Errorf("got %d hits and %d misses, which proves little", hits, misses)
-	}
-}
-
-func readModel(t *testing.T, m *model, c *readcache.Cache, rnd *rand.Rand, levels *[5]atomic.Int64) bool {
-	t.Helper()
-	key := min(rnd.IntN(modelKeys+5), modelKeys)
-	r := read(key)
-	asked := m.head()
-	switch rnd.IntN(4) {
-	case 0:
-		r.Recent, asked = false, 0
-	case 1:
-		r.Recent, r.MinSeq = false, asked
-	}
-	result, err := c.Read(t.Context(), r)
-	if err != nil {
-		t.Error(err)
-		return false
-	}
-	for i, l := range readcache.Levels() {
-		if l == result.Level {
-			levels[i].Add(1)
-		}
-	}
-	if got, want := string(result.Body), m.want(key, result.Seq); got != want || result.Seq < asked {
-		t.Errorf("read %d, %s: got %s at %d, want %s; position %d was asked for", key, result.Level, got, result.Seq, want, asked)
-		return false
-	}
-	return true
-}
-
-// writeModel commits entries and broadcasts them badly.
-func writeModel(t *testing.T, m *model, c *readcache.Cache, rnd *rand.Rand, stop chan struct{}) {
-	t.Helper()
-	offer := c.Subscriber().Entry
-	for {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		if m.head() > 20_000 {
-			return // the model's own cost grows with its history
-		}
-		if rnd.IntN(500) == 0 {
-			m.schema()
-		} else {
-			m.change(rnd.Perm(modelKeys)[:1+rnd.IntN(3)]...)
-		}
-		last := m.head()
-		switch rnd.IntN(20) {
-		case 0: // lost
-		case 1:
-			offer(m.frame(t, last))
-			offer(m.frame(t, max(1, last-1)))
-		case 2:
-			seq := m.change(rnd.IntN(modelKeys))
-			offer(m.frame(t, seq))
-			offer(m.frame(t, last))
-		default:
-			offer(m.frame(t, last))
-		}
-		if rnd.IntN(10) == 0 {
-			c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Now())
-		}
 	}
 }
