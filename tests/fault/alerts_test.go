@@ -90,6 +90,7 @@ func TestAlerts_ArchiveAndDatabase(t *testing.T) {
 func TestAlerts_Replica(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, slowSession, "CACHE_AUDIT=100ms")
+	sys.wrongCache = true
 	alerts := sys.watchAlerts(t, "rideshare_worker_lag_entries) > 1000", "rideshare_worker_lag_entries) > 10")
 	sys.exec(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER)", "INSERT INTO t VALUES(1, 0)")
 	o := orchestrator{system: sys}

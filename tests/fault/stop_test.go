@@ -20,12 +20,25 @@ import (
 func (s *system) end(t *testing.T) {
 	t.Helper()
 	if s.running() {
+		s.wantRightCache(t)
 		s.stop(t)
 	}
 	s.removeQueues(t)
 	if t.Failed() {
 		text, err := os.ReadFile(s.logFile())
 		t.Logf("the last of the log (%v):\n%s", err, text[max(0, len(text)-20_000):])
+	}
+}
+
+// wantRightCache fails the test if an audit of the read cache has found a wrong answer.
+func (s *system) wantRightCache(t *testing.T) {
+	t.Helper()
+	wrong, err := s.metric(s.orchestrator, "rideshare_cache_mismatches_total", "")
+	switch {
+	case err != nil: // the test may have left it so
+		t.Logf("the read cache's wrong answers are not known: %v", err)
+	case wrong > 0 && !s.wrongCache:
+		t.Errorf("the read cache had %v wrong answers", wrong)
 	}
 }
 

@@ -88,6 +88,7 @@ type system struct {
 	failpoints   failpointtest.Dir // empty: a binary without
 	persdbURL    string            // of one that is a part of its own; empty: up has its own
 	endPersdb    func()
+	wrongCache   bool              // the test makes cached answers wrong
 	prepare      func(*exec.Cmd)   // what the command of up is to have besides; nil: nothing
 	host         func(pid int) int // the pid that the test sees for one that the system tells
 
@@ -148,7 +149,7 @@ func (s *system) start(t *testing.T) {
 		t.Logf("waited %v for the build of the binary", took.Round(time.Second))
 	}
 	cmd := exec.Command(path, s.args()...) // The cleanup ends it.
-	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "HUNG_AFTER=1m", "SCALE_PERIOD=24h", "LOG_LEVEL=info", s.failpoints.Env())
+	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "HUNG_AFTER=1m", "SCALE_PERIOD=24h", "CACHE_AUDIT=1s", "LOG_LEVEL=info", s.failpoints.Env())
 	cmd.Env = append(cmd.Env, s.env...) // the last one of a name counts
 	if s.prepare != nil {
 		s.prepare(cmd)
