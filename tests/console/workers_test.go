@@ -47,9 +47,35 @@ func TestWorkers_Actions(t *testing.T) {
 	p.rows(s.whole(t))
 
 	p.crash(s, "master")
-	p.click("Run the check")
+	p.check()
 	p.waitText("All invariants hold.")
 	p.waitText("one_master")
+}
+
+// check runs the check and says yes to its question.
+func (p *page) check() {
+	p.Helper()
+	p.click("Run the check")
+	p.wait(`document.querySelector('dialog').open`)
+	p.click("Check")
+}
+
+// The check asks first, since it can restart a worker. Escape sends nothing.
+func TestWorkers_Check_AsksFirst(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "workers")
+	p.wait(`button('Run the check')`)
+	eval[bool](p, `(() => { const real = fetch; window.checks = 0;
+window.fetch = (path, options) => { if (path === '/api/v1/check') window.checks++; return real(path, options) };
+return true })()`)
+	p.click("Run the check")
+	p.wait(`document.querySelector('dialog').open && text().includes('restarted')`)
+	p.do(chromedp.KeyEvent("\x1b"))
+	p.wait(`!document.querySelector('dialog').open`)
+	p.check()
+	p.waitText("All invariants hold.")
+	if checks := eval[int](p, "window.checks"); checks != 1 {
+		t.Errorf("got %d checks, want only the one that was agreed to", checks)
+	}
 }
 
 // crash kills a worker of that role by its button, and returns the workers that serve then, once the table has them.

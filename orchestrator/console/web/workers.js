@@ -20,7 +20,7 @@ export function workers(app) {
 
   const epoch = () => app.state.cluster.epoch;
 
-  // act asks first, and then sends what the user saw: the orchestrator refuses it if the roles have changed since.
+  // act asks first. What changes roles then sends what the user saw: the orchestrator refuses it if the roles have changed since.
   async function act(button, { title, consequence, verb, done, send }) {
     if (await ask(title, consequence, verb)) await said.run(button, async () => done((await send()).data));
   }
@@ -39,12 +39,16 @@ export function workers(app) {
       send: () => call('POST', '/api/v1/master', wish), done: ({ old, new: next }) => `${next.pid} is the master with epoch ${next.epoch}, after ${old.pid}.`,
     });
   }
-  async function runCheck() {
-    await said.run(check, async () => {
-      const { data } = await call('POST', '/api/v1/check');
-      report.replaceChildren(h('h3', {}, 'Check'), table([['Invariant'], ['Result'], ['Detail', 'long']],
-        data.invariants.map((one) => [one.name, h('span', { class: one.ok ? 'good' : 'bad' }, one.ok ? 'holds' : 'does not hold'), one.detail || ''])));
-      return data.ok ? 'All invariants hold.' : null;
+  function runCheck() {
+    return act(check, {
+      title: 'Run the check?', verb: 'Check',
+      consequence: 'It reads the whole database, at persdb and at every worker. A worker whose rows differ is restarted.',
+      send: () => call('POST', '/api/v1/check'),
+      done: ({ ok, invariants }) => {
+        report.replaceChildren(h('h3', {}, 'Check'), table([['Invariant'], ['Result'], ['Detail', 'long']],
+          invariants.map((one) => [one.name, h('span', { class: one.ok ? 'good' : 'bad' }, one.ok ? 'holds' : 'does not hold'), one.detail || ''])));
+        return ok ? 'All invariants hold.' : null;
+      },
     });
   }
 
