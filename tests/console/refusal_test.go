@@ -3,19 +3,20 @@ package console
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 )
 
-// An orchestrator that refuses the live stream answers: the page tells its reason, and everything else works.
-func TestLive_Refused_IsNotDead(t *testing.T) {
-	base := start(t, "").URLs().Orchestrator
+// occupy opens streams of a route until the orchestrator refuses more. stop closes them.
+func occupy(t *testing.T, url string) (stop context.CancelFunc) {
+	t.Helper()
 	streaming, stop := context.WithCancel(t.Context())
-	defer stop()
+	t.Cleanup(stop)
 	for refused := false; !refused; {
-		req, err := http.NewRequestWithContext(streaming, http.MethodGet, base+"/api/v1/live", http.NoBody)
+		req, err := http.NewRequestWithContext(streaming, http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,6 +27,13 @@ func TestLive_Refused_IsNotDead(t *testing.T) {
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		refused = resp.StatusCode != http.StatusOK
 	}
+	return stop
+}
+
+// An orchestrator that refuses the live stream answers: the page tells its reason, and everything else works.
+func TestLive_Refused_IsNotDead(t *testing.T) {
+	base := start(t, "").URLs().Orchestrator
+	stop := occupy(t, base+"/api/v1/live")
 	p := newPage(t, base)
 	p.letFail() // 503
 	p.load("workers")
@@ -37,6 +45,33 @@ func TestLive_Refused_IsNotDead(t *testing.T) {
 	}
 	stop()
 	p.wait(`document.getElementById('banner').hidden && document.getElementById('health').textContent === 'ready'`)
+}
+
+// While events are refused, the support bundle and the view of events tell the reason; neither says that there are none.
+func TestEvents_Refused_IsTold(t *testing.T) {
+	base := start(t, "").URLs().Orchestrator
+	stop := occupy(t, base+"/api/v1/events")
+	p := newPage(t, base)
+	p.letFail() // 503
+	p.load("settings")
+	p.waitText("--scale-max")
+	var bundle struct{ Events struct{ Error string } }
+	if err := json.Unmarshal([]byte(p.saved("Download support bundle", "rideshare-support-*.json")), &bundle); err != nil {
+		t.Errorf("the bundle: %v", err)
+	}
+	const reason = "streams of events are open, and no more are allowed"
+	if !strings.Contains(bundle.Events.Error, reason) {
+		t.Errorf("the bundle's events: got the error %q, want %q", bundle.Events.Error, reason)
+	}
+	p.waitText("saved without events (256 " + reason)
+
+	p.show("events")
+	p.waitText(reason)
+	if eval[bool](p, "text().includes('No events yet.')") {
+		t.Error("the page says that there are no events")
+	}
+	stop()
+	p.wait("text().includes('serves as master') && !text().includes('are open')")
 }
 
 // tokenOf is the line of a file of credentials for the token "secret".

@@ -71,9 +71,11 @@ export const execute = (...parts) => statement('/db/execute', parts);
 
 export async function text(path) { return (await send('GET', path)).text(); }
 
-// stream calls each(type, data, id) for every server-sent event until the stream or signal ends.
-export async function stream(path, each, { signal, headers } = {}) {
+// stream calls opened once the stream is there, and each(type, data, id) for every server-sent event until the stream or
+// signal ends.
+export async function stream(path, each, { signal, headers, opened } = {}) {
   const answer = await send('GET', path, { signal, headers });
+  opened?.();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let pending = '', event = {}; ;) {
     const { value, done } = await reader.read();

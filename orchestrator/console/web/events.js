@@ -1,7 +1,7 @@
 // Events: changes of roles, members and scale, as they happen.
 
 import { stream } from './api.js';
-import { field, h, panel } from './ui.js';
+import { field, h, outcome, panel } from './ui.js';
 
 const most = 1024; // as many as an orchestrator keeps
 
@@ -18,7 +18,8 @@ export function events(app) {
   let last = '0'; // a bare number makes the orchestrator send all that it keeps
   const ended = new AbortController();
   const body = h('tbody', {});
-  const empty = h('p', { class: 'muted' }, 'No events yet.');
+  const empty = h('p', { class: 'muted', hidden: true }, 'No events yet.'); // until it is known
+  const said = outcome();
   const kind = h('select', {}, ['all', 'role', 'membership', 'scale', 'breaker', 'limit'].map((name) => h('option', {}, name)));
   const worker = h('input', { type: 'search', placeholder: 'pid or id' });
   const filter = () => {
@@ -28,13 +29,13 @@ export function events(app) {
   worker.addEventListener('input', filter);
   const element = h('div', { class: 'view' }, panel('Events',
     h('div', { class: 'fields' }, field('Kind', kind), field('Worker', worker)),
-    h('div', { class: 'scroll' }, h('table', { class: 'cards' }, h('thead', {}, h('tr', {}, ['Time', 'Kind', 'Worker', 'What'].map((t) => h('th', { scope: 'col' }, t)))), body)), empty,
+    h('div', { class: 'scroll' }, h('table', { class: 'cards' }, h('thead', {}, h('tr', {}, ['Time', 'Kind', 'Worker', 'What'].map((t) => h('th', { scope: 'col' }, t)))), body)), empty, said.element,
     h('p', { class: 'muted' }, 'These are the last 1,024 events that this orchestrator saw since its start, newest first.')));
 
   function add(type, data, id) {
     last = id;
+    empty.hidden = type !== 'reset';
     if (type === 'reset') { body.replaceChildren(); return; }
-    empty.hidden = true;
     const row = h('tr', { 'data-kind': type, 'data-worker': data.pid === undefined ? '' : `${data.pid} ${data.worker}` },
       h('td', { class: 'time', 'data-label': 'Time' }, data.at ? new Date(data.at).toLocaleString('en-GB') : ''), h('td', { 'data-label': 'Kind' }, type),
       h('td', { title: data.worker ?? null, 'data-label': 'Worker' }, data.pid === undefined ? '–' : String(data.pid)),
@@ -43,9 +44,16 @@ export function events(app) {
     while (body.rows.length > most) body.rows[most].remove();
     filter();
   }
+  function opened() {
+    said.clear();
+    empty.hidden = body.rows.length > 0;
+  }
   (async () => {
     while (!ended.signal.aborted) {
-      await stream('/api/v1/events', add, { signal: ended.signal, headers: { 'Last-Event-ID': last } }).catch(() => {});
+      await stream('/api/v1/events', add, { signal: ended.signal, headers: { 'Last-Event-ID': last }, opened }).catch((err) => {
+        empty.hidden = true;
+        said.bad(err);
+      });
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   })();

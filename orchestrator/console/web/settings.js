@@ -5,16 +5,22 @@ import { download, h, loaded, outcome, panel, table } from './ui.js';
 
 const sources = { default: 'default', environment: 'environment', flag: 'command line' };
 
-// lastEvents returns the events that the orchestrator keeps: they come at once, and then the stream is silent.
+// lastEvents returns the events that the orchestrator keeps: a reset comes first, then they come at once, and then the
+// stream is silent.
 async function lastEvents() {
   const found = [];
   const enough = new AbortController();
-  let quiet = setTimeout(() => enough.abort(), 1500);
-  await stream('/api/v1/events', (type, data) => {
-    found.push({ type, data });
-    clearTimeout(quiet);
-    quiet = setTimeout(() => enough.abort(), 300);
-  }, { signal: enough.signal, headers: { 'Last-Event-ID': '0' } }).catch(() => {});
+  let quiet = setTimeout(() => enough.abort(new Error('No event came within 10 s.')), 10000);
+  try {
+    await stream('/api/v1/events', (type, data) => {
+      found.push({ type, data });
+      clearTimeout(quiet);
+      quiet = setTimeout(() => enough.abort(), 300);
+    }, { signal: enough.signal, headers: { 'Last-Event-ID': '0' } });
+    throw new Error('The stream of events ended early.');
+  } catch (err) {
+    if (found.length === 0 || !enough.signal.aborted) throw err;
+  }
   return found;
 }
 
@@ -25,16 +31,22 @@ export function settings(app) {
   const licences = h('div', {});
   const button = h('button', { type: 'button', class: 'act', onclick: () => said.run(button, bundle) }, 'Download support bundle');
 
-  // bundle saves what the signed-in role may see. A part that cannot be had is there with its error.
+  // bundle saves what the signed-in role may see. A part that cannot be had is there with its error, and told; a part that
+  // this orchestrator does not have, which is answered 404, only has its error.
   async function bundle() {
-    const parts = { settings: '/api/v1/settings', cluster: '/api/v1/cluster', scaling: '/api/v1/scaling', decisions: '/api/v1/scaling/decisions', cache: '/api/v1/cache', status: '/status' };
+    const paths = { settings: '/api/v1/settings', cluster: '/api/v1/cluster', scaling: '/api/v1/scaling', decisions: '/api/v1/scaling/decisions', cache: '/api/v1/cache', status: '/status' };
+    const parts = Object.entries(paths).map(([name, path]) => [name, call('GET', path).then(({ data }) => data)]);
+    parts.push(['metrics', text('/metrics')], ['events', lastEvents()]);
     const out = { made_at: new Date().toISOString(), points: app.points };
-    await Promise.all(Object.entries(parts).map(async ([name, path]) => {
-      out[name] = await call('GET', path).then(({ data }) => data, (err) => ({ error: err.message }));
+    const lacking = [];
+    await Promise.all(parts.map(async ([name, part]) => {
+      out[name] = await part.catch((err) => {
+        if (err.status !== 404) lacking.push(`${name} (${err.message})`);
+        return { error: err.message };
+      });
     }));
-    out.metrics = await text('/metrics').catch((err) => 'error: ' + err.message);
-    out.events = await lastEvents();
     download(`rideshare-support-${out.made_at.slice(0, 19).replaceAll(':', '')}.json`, 'application/json', JSON.stringify(out, null, 1));
+    if (lacking.length > 0) throw new Error('The bundle was saved without ' + lacking.join(', '));
     return 'The bundle has settings without secrets, cluster, decisions, metrics and the last events. It has no rows.';
   }
   async function showSettings() {
