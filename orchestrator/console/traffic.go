@@ -25,7 +25,8 @@ type Rate struct {
 	P99 float64 `json:"p99_ms"`
 }
 
-// kinds maps the routes of the database's API to reads or writes. Other routes are not counted.
+// kinds maps the routes of the database's API to reads or writes. Other routes are not counted. The route alone decides:
+// /db/request counts as a write, also if its statements only read.
 var kinds = map[string]int{
 	"/api/v1/db/read": reads, "/db/query": reads,
 	"/api/v1/db/write": writes, "/db/execute": writes, "/db/request": writes, "/api/v1/db/clear": writes, "/db/load": writes,

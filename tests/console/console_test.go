@@ -110,11 +110,14 @@ func (p *page) keep(name string) {
 	}
 }
 
-// The overview follows the traffic within seconds.
+// The overview follows the traffic within seconds, and says what counts as a write.
 func TestOverview_ShowsTraffic(t *testing.T) {
 	s := anywhere(t)
 	p := s.open(t, "overview")
 	p.waitText("caught-up slave")
+	if !eval[bool](p, "text().includes('/db/request counts as a write,')") {
+		t.Error("the page does not say that /db/request counts as a write")
+	}
 	testenv.Eventually(t, patience, func() error {
 		s.call(t, http.MethodPost, "/db/query", `["SELECT 1"]`)
 		if !eval[bool](p, `/Requests per second: reads [1-9]/.test(document.querySelector('svg.chart').getAttribute('aria-label'))`) {

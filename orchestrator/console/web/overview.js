@@ -28,7 +28,8 @@ export function overview(app) {
   const element = h('div', { class: 'view' },
     h('div', { class: 'tiles' }, Object.values(tiles).map((t) => t.element)),
     panel('Health', health),
-    h('div', { class: 'charts' }, charts.map((c) => h('div', { class: 'panel' }, c.element))));
+    h('div', { class: 'charts' }, charts.map((c) => h('div', { class: 'panel' }, c.element))),
+    h('p', { class: 'muted' }, 'A request to /db/request counts as a write, also if it only reads.'));
 
   function update() {
     const point = app.points.at(-1);
