@@ -48,6 +48,8 @@ type backends struct {
 	coordinator     coord.Coordinator
 	session         time.Duration // how long sessions last; zero if the coordinator is in this process and cannot freeze
 	launcher        launch.Launcher
+	// others are persdb and the launchers, as far as they are processes of their own.
+	others []otherPart
 	// checkBus waits for the broker and returns an error if it does not accept the largest message. It is nil if there
 	// is nothing to check.
 	checkBus func(ctx context.Context) error

@@ -18,7 +18,7 @@ type Launcher struct {
 }
 
 // NewProcessLauncher returns a Launcher whose workers are children of this process and live exactly as long as it. It
-// uses Log, Data and Processes of cfg; callers must send token.
+// uses Log, Data, Processes and About of cfg; callers must send token.
 func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
 	workers, err := newProcessLauncher(cfg, *cfg.Processes)
 	if err != nil {
@@ -59,7 +59,7 @@ func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, 
 		return nil, err
 	}
 	return &Launcher{service: launchapi.New(launchapi.Config{
-		Launcher: workers, Log: cfg.Log, Token: token, Observe: observe, Metrics: m.handler(),
+		Launcher: workers, Log: cfg.Log, Token: token, Observe: observe, Metrics: m.handler(), Settings: cfg.About.Settings,
 	})}, nil
 }
 

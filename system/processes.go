@@ -16,6 +16,7 @@ import (
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq/amqp"
+	"rideshare/internal/settings"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/wire"
 	"rideshare/orchestrator/launch/hosts"
@@ -102,6 +103,9 @@ func (o *backends) connect(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("persdb: %w", err)
 	}
 	o.store, o.clockDifference = store, store.ClockDifference
+	for _, at := range store.Servers() {
+		o.others = append(o.others, otherPart{settings.Part{Part: "persdb", Instance: addressIn(at.Base)}, at})
+	}
 	o.onClose(func(context.Context) error { return store.Close() })
 	switch {
 	case len(p.Launchers) > 0:
@@ -172,6 +176,7 @@ func (o *backends) reachLaunchers(cfg Config, p Processes) error {
 			return err
 		}
 		o.onClose(launcher.Close)
+		o.others = append(o.others, otherPart{settings.Part{Part: "launcher", Instance: cmp.Or(r.Name, addressIn(r.URL))}, launcher.Caller()})
 		all = append(all, hosts.Host{Name: r.Name, Launcher: launcher})
 	}
 	if all[0].Name == "" {

@@ -95,7 +95,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Metrics: s.metrics.handler(),
 		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events, Changes: s.parts.changes,
 		Invariants: s.parts.checker().Run, Clear: rideschema.Clear(), Present: rideschema.Present,
-		Live: s.parts.live, Areas: rides.AreasCSV(), Scaling: s.parts.scaler, About: s.cfg.About,
+		Live: s.parts.live, Areas: rides.AreasCSV(), Scaling: s.parts.scaler, About: s.cfg.About, Parts: s.parts.settings,
 		Observe: func(route, method string, status int, took time.Duration, trace string) {
 			observe(route, method, status, took, trace)
 			s.parts.live.Observe(route, method, status, took)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"rideshare/internal/settings"
 	"rideshare/orchestrator/console"
 )
 
@@ -19,8 +20,8 @@ import (
 var secretName = regexp.MustCompile(`(?i)(password|secret|token|key)$`)
 
 // effective returns the settings of a parsed command with their values and sources, without secrets.
-func effective(kctx *kong.Context) []console.Setting {
-	var all []console.Setting
+func effective(kctx *kong.Context) []settings.Setting {
+	var all []settings.Setting
 	given := map[*kong.Value]bool{}
 	for _, step := range kctx.Path {
 		if step.Flag != nil && !step.Resolved {
@@ -38,17 +39,28 @@ func effective(kctx *kong.Context) []console.Setting {
 		if given[flag.Value] {
 			source = "flag"
 		}
-		all = append(all, console.Setting{
+		all = append(all, settings.Setting{
 			Name: "--" + flag.Name, Env: strings.Join(flag.Envs, ", "), Value: shown(flag.Name, kctx.FlagValue(flag)), Source: source,
 		})
 	}
-	slices.SortFunc(all, func(a, b console.Setting) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b settings.Setting) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // given reports whether the flag is on the command line.
 func (o *output) given(flag string) bool {
-	return slices.ContainsFunc(o.settings, func(s console.Setting) bool { return s.Name == flag && s.Source == "flag" })
+	return slices.ContainsFunc(o.settings, func(s settings.Setting) bool { return s.Name == flag && s.Source == "flag" })
+}
+
+// changed returns the settings that are not the default, with their sources, for a log line.
+func changed(all []settings.Setting) []string {
+	var texts []string
+	for _, s := range all {
+		if s.Source != "default" {
+			texts = append(texts, fmt.Sprintf("%s=%s (%s)", s.Name, s.Value, s.Source))
+		}
+	}
+	return texts
 }
 
 // namedURL matches the name in front of a URL, as --launcher has it for each host.
@@ -96,8 +108,8 @@ func shownURL(text string) string {
 }
 
 // about returns the settings of this process with its version and modules.
-func about(settings []console.Setting) console.About {
-	a := console.About{Version: version, Settings: settings}
+func about(own []settings.Setting) console.About {
+	a := console.About{Version: version, Settings: own}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return a

@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"rideshare/orchestrator/console"
+	"rideshare/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write orchestrator/console/licences.txt")
@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write orchestrator/console/licences.txt
 func TestEffective_SourcesWithoutSecrets(t *testing.T) {
 	t.Setenv("SCALE_MAX", "5")
 	t.Setenv("SCALE_MIN", "2")
-	var settings cli
-	parser, err := kong.New(&settings, kong.Vars{"version": "v", "orSeveral": "", "loadMix": "", "session": "4s"})
+	var all cli
+	parser, err := kong.New(&all, kong.Vars{"version": "v", "orSeveral": "", "loadMix": "", "session": "4s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,14 +30,14 @@ func TestEffective_SourcesWithoutSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]console.Setting{}
+	got := map[string]settings.Setting{}
 	for _, s := range effective(kctx) {
 		got[s.Name] = s
 		if strings.Contains(s.Value, "hush") {
 			t.Errorf("%s shows a secret: %s", s.Name, s.Value)
 		}
 	}
-	for _, want := range []console.Setting{
+	for _, want := range []settings.Setting{
 		{Name: "--scale-min", Env: "SCALE_MIN", Value: "3", Source: "flag"},
 		{Name: "--scale-max", Env: "SCALE_MAX", Value: "5", Source: "environment"},
 		{Name: "--scale-policy", Env: "SCALE_POLICY", Value: "reads", Source: "default"},
@@ -48,6 +48,14 @@ func TestEffective_SourcesWithoutSecrets(t *testing.T) {
 		if got[want.Name] != want {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
+	}
+}
+
+// A log line has the settings that are not the default.
+func TestChanged_WithoutDefaults(t *testing.T) {
+	got := changed([]settings.Setting{{Name: "--a", Value: "1", Source: "flag"}, {Name: "--b", Value: "2", Source: "default"}, {Name: "--c", Value: "(hidden)", Source: "environment"}})
+	if want := []string{"--a=1 (flag)", "--c=(hidden) (environment)"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

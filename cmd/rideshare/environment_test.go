@@ -10,7 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"rideshare/orchestrator/console"
+	"rideshare/internal/settings"
 )
 
 // withoutEnvironment has the flags without an environment variable, and why they have none.
@@ -26,8 +26,8 @@ var withoutEnvironment = map[string]string{
 
 // Every visible flag has an environment variable, but for the exceptions, and no exception is out of date.
 func TestFlags_HaveAnEnvironmentVariable(t *testing.T) {
-	var settings cli
-	parser, err := kong.New(&settings, kong.Name("rideshare"), kong.Vars{"version": "v", "orSeveral": "", "loadMix": "", "session": "4s"})
+	var all cli
+	parser, err := kong.New(&all, kong.Name("rideshare"), kong.Vars{"version": "v", "orSeveral": "", "loadMix": "", "session": "4s"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestAuthorization_FlagBeforeEnvironment(t *testing.T) {
 		{"environment", "flag", ann.Header.Get("Authorization")},
 		{"environment", "environment", ann.Header.Get("Authorization")},
 	} {
-		out := &output{settings: []console.Setting{{Name: "--auth-file", Source: tt.file}, {Name: "--user", Source: tt.user}}}
+		out := &output{settings: []settings.Setting{{Name: "--auth-file", Source: tt.file}, {Name: "--user", Source: tt.user}}}
 		if got, err := (clientSettings{AuthFile: file, User: "ann"}).authorization(t.Context(), out); err != nil || got != tt.want {
 			t.Errorf("file from %s, user from %s: got %q, %v, want %q", tt.file, tt.user, got, err, tt.want)
 		}

@@ -63,7 +63,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if listener != nil {
 		defer func() { _ = listener.Close() }() // again, if it was served
 	}
-	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits, TLS: out.tls, ChildEnv: out.tlsEnv}, token)
+	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits, TLS: out.tls, ChildEnv: out.tlsEnv, About: about(out.settings)}, token)
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/reload"
+	"rideshare/internal/settings"
 	"rideshare/internal/telemetry"
 	"rideshare/internal/tlsfiles"
-	"rideshare/orchestrator/console"
 )
 
 // The exit codes, which scripts rely on.
@@ -123,11 +123,11 @@ func usage(w io.Writer, err error) int {
 type output struct {
 	stdout, stderr io.Writer
 	metrics        *telemetry.Registry
-	watched        []*reload.Watcher // see follow
-	tls            *tlsfiles.Files   // nil without TLS settings
-	tlsEnv         []string          // the same settings, for child processes
-	settings       []console.Setting // of the command, as it runs
-	part           string            // the command
+	watched        []*reload.Watcher  // see follow
+	tls            *tlsfiles.Files    // nil without TLS settings
+	tlsEnv         []string           // the same settings, for child processes
+	settings       []settings.Setting // of the command, as it runs
+	part           string             // the command
 	endTraces      func()
 }
 

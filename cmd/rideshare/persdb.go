@@ -8,6 +8,7 @@ import (
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/rideschema"
+	"rideshare/internal/settings"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/telemetry"
 	"rideshare/persdb/commitlog"
@@ -84,7 +85,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		ServerConfig: httpapi.ServerConfig{
 			Addr: p.Listen, AllowedHosts: p.AllowedHosts, Listener: listener, WriteTimeout: pollTimeout,
 			Exposed: p.exposed(out, "everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),
-			Handler: telemetry.WithMetrics(out.metrics, server.New(store.Store, log)), TLS: out.tls.Server(true), Log: log,
+			Handler: settings.With(out.settings, telemetry.WithMetrics(out.metrics, server.New(store.Store, log))), TLS: out.tls.Server(true), Log: log,
 		},
 		close: func(context.Context) error { return store.Close() },
 	})

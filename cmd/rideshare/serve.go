@@ -26,12 +26,13 @@ type process struct {
 	auth     *httpapi.Credentials
 }
 
-// begin sets up the process of a service.
+// begin sets up the process of a service, and logs its settings: no other part asks for them.
 func (c common) begin(out *output, name string) (process, error) {
 	log, err := c.logger(out, name)
 	if err != nil {
 		return process{}, err
 	}
+	log.Info("settings read", "changed", changed(out.settings))
 	requests, err := telemetry.NewRequests(out.metrics, name)
 	if err != nil {
 		return process{}, err

@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/mq/amqp"
+	"rideshare/internal/settings"
 	"rideshare/internal/telemetry"
 	"rideshare/internal/tlsfiles"
 	"rideshare/internal/workerapi"
@@ -116,7 +117,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	if err = telemetry.Register(out.metrics, slices.Concat(system.WorkerMetrics(own), system.BusMetrics(cfg.Bus), []telemetry.Sampled{system.ClockMetric(store.ClockDifference)})...); err != nil {
 		return err
 	}
-	routes.Set(telemetry.WithMetrics(out.metrics, life.Handler()))
+	routes.Set(settings.With(out.settings, telemetry.WithMetrics(out.metrics, life.Handler())))
 	err = life.Run(ctx)
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()

@@ -3,24 +3,20 @@ package console
 import (
 	_ "embed" // for licences.txt
 	"strings"
+
+	"rideshare/internal/settings"
 )
 
-// About is what a process runs with: the answer of GET /api/v1/settings.
+// About is what a process and the parts that it calls run with: the answer of GET /api/v1/settings.
 type About struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
 	// Settings are the settings of the process that answers. They hold no secrets.
-	Settings []Setting `json:"settings"`
+	Settings []settings.Setting `json:"settings"`
+	// Parts are the other parts that this process calls: persdb, launchers and workers. It is empty if they are in this process.
+	Parts []settings.Part `json:"parts"`
 	// Modules are the libraries in the binary.
 	Modules []Module `json:"modules"`
-}
-
-// Setting is a setting with its value and the value's source: default, environment or flag.
-type Setting struct {
-	Name   string `json:"name"`
-	Env    string `json:"env"` // its environment variables
-	Value  string `json:"value"`
-	Source string `json:"source"`
 }
 
 // Module is a library with its licence.

@@ -13,6 +13,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/settings"
 	"rideshare/internal/tracing"
 	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/console"
@@ -71,8 +72,9 @@ type Config struct {
 	Present string
 	// Areas has the numbers and names of the application's areas, as CSV with headings, for the console.
 	Areas string
-	// About is the answer of /api/v1/settings.
+	// About is the answer of /api/v1/settings, but for the other parts, which Parts returns if it is set.
 	About console.About
+	Parts func(ctx context.Context) []settings.Part
 	// Checks are the conditions of /readyz besides a master and a slave.
 	Checks []Check
 	// Credentials guard the routes as roles.go says; nil leaves all open.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/settings"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/console"
@@ -74,6 +75,7 @@ func allRoutes(t *testing.T) func(*orchestratorapi.Config) {
 		c.Cache = &fakeCache{}
 		protected(t, func(*admission.Settings) {})(c)
 		c.Scaling = fakeScaling{}
+		c.Parts = func(context.Context) []settings.Part { return nil }
 		c.Live = console.NewLive()
 		c.Live.Close()
 		c.Observe = func(string, string, int, time.Duration, string) {}

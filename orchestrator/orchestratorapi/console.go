@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/settings"
 	"rideshare/orchestrator/console"
 )
 
@@ -28,11 +29,21 @@ func (a *API) consoleRoutes() {
 		return c.Blob(http.StatusOK, "text/csv; charset=utf-8", []byte(a.cfg.Areas))
 	})
 	a.http.Handle(http.MethodGet, "/api/v1/whoami", a.whoami)
-	a.guarded(http.MethodGet, "/api/v1/settings", func(c echo.Context) error { return httpapi.JSON(c, http.StatusOK, a.cfg.About) })
+	a.guarded(http.MethodGet, "/api/v1/settings", a.settings)
 	if a.cfg.Live != nil {
 		a.cfg.Live.State = a.liveState
 		a.guarded(http.MethodGet, "/api/v1/live", echo.WrapHandler(a.cfg.Live))
 	}
+}
+
+// settings answers GET /api/v1/settings.
+func (a *API) settings(c echo.Context) error {
+	about := a.cfg.About
+	about.Parts = []settings.Part{}
+	if a.cfg.Parts != nil {
+		about.Parts = a.cfg.Parts(c.Request().Context())
+	}
+	return httpapi.JSON(c, http.StatusOK, about)
 }
 
 // caller is the answer of GET /api/v1/whoami.

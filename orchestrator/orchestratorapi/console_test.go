@@ -1,6 +1,7 @@
 package orchestratorapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/settings"
 	"rideshare/orchestrator/console"
 	"rideshare/orchestrator/orchestratorapi"
 )
@@ -36,6 +38,23 @@ func TestWhoami_TellsTheRole(t *testing.T) {
 	} {
 		want(t, call(t, h, "GET", path, "", "Authorization: "+authorization), http.StatusOK, `{"role":`+answer+`,"credentials":true}`)
 	}
+}
+
+// The settings are those of the process and of the parts that it calls; without such parts the list is empty.
+func TestSettings_WithThoseOfOtherParts(t *testing.T) {
+	own := settings.Setting{Name: "--listen", Env: "L", Value: ":1", Source: "flag"}
+	const process = `"settings":[{"name":"--listen","env":"L","value":":1","source":"flag"}]`
+	configure := func(parts func(context.Context) []settings.Part) func(*orchestratorapi.Config) {
+		return func(c *orchestratorapi.Config) {
+			c.About, c.Parts = console.About{Settings: []settings.Setting{own}}, parts
+		}
+	}
+	want(t, call(t, newAPI(&system{}, configure(nil)), "GET", "/api/v1/settings", ""), http.StatusOK, `{"version":"","go":"",`+process+`,"parts":[],"modules":null}`)
+	h := newAPI(&system{}, configure(func(context.Context) []settings.Part {
+		return []settings.Part{{Part: "persdb", Instance: "h1:9530", Settings: []settings.Setting{own}}, {Part: "worker", Instance: "w1", Error: "away"}}
+	}))
+	want(t, call(t, h, "GET", "/api/v1/settings", ""), http.StatusOK,
+		`{"version":"","go":"",`+process+`,"parts":[{"part":"persdb","instance":"h1:9530",`+process+`},{"part":"worker","instance":"w1","error":"away"}],"modules":null}`)
 }
 
 // A file that the console does not have is an unknown path.

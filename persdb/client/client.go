@@ -75,6 +75,9 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// Servers returns what calls each server.
+func (c *Client) Servers() []*rpc.Caller { return c.servers }
+
 // Close closes idle connections. It does not end running calls; their contexts do.
 func (c *Client) Close() error {
 	for _, transport := range c.transports {

@@ -259,6 +259,26 @@ func TestSettings_AndSupportBundle(t *testing.T) {
 	}
 }
 
+// The settings of the other parts are shown by part; of a part that does not answer the error.
+func TestSettings_OfOtherParts(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "overview")
+	eval[bool](p, `(() => { const real = fetch;
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  if (path !== '/api/v1/settings') return answer;
+  const setting = { name: '--retain-for', env: 'PERSDB_RETAIN_FOR', value: '2h', source: 'environment' };
+  return Response.json({ ...await answer.json(), parts: [{ part: 'persdb', instance: 'h1:9530', settings: [setting] }, { part: 'worker', instance: 'w-1', error: 'worker cannot be reached' }] });
+};
+return true })()`)
+	p.show("settings")
+	p.waitText("--scale-max")
+	p.wait(`text().includes('persdb h1:9530') && !text().includes('--retain-for')`)
+	eval[bool](p, `[...document.querySelectorAll('summary')].every((s) => s.click() || true)`)
+	p.wait(`/--retain-for\s+2h\s+environment\s+PERSDB_RETAIN_FOR/.test(text())`)
+	p.wait(`text().includes('worker w-1') && text().includes('worker cannot be reached')`)
+	p.readable("settings-parts")
+}
+
 // With credentials the page asks for them, keeps them in the tab, and offers only what the role may do.
 func TestSignIn_ShowsWhatTheRoleMayDo(t *testing.T) {
 	file := ""

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/settings"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/admission"
 	consolepkg "rideshare/orchestrator/console"
@@ -90,7 +91,7 @@ func startWith(t *testing.T, credentials *httpapi.Credentials) *system.System {
 		Admission: &protection,
 		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 8, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: usercheck.Lookup},
-		About: consolepkg.About{Version: "v0.0.0-test", Settings: []consolepkg.Setting{
+		About: consolepkg.About{Version: "v0.0.0-test", Settings: []settings.Setting{
 			{Name: "--scale-max", Value: "8", Source: "default"}, {Name: "--archive-snapshot-every", Value: "24h0m0s", Source: "default", Env: "ARCHIVE_SNAPSHOT_EVERY"},
 		}},
 	}

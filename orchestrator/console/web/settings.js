@@ -1,4 +1,4 @@
-// Settings: what this orchestrator's process runs with, and what a report of a problem needs.
+// Settings: what this orchestrator's process and the parts that it calls run with, and what a report of a problem needs.
 
 import { call, stream, text } from './api.js';
 import { download, h, loaded, outcome, panel, table } from './ui.js';
@@ -22,6 +22,11 @@ async function lastEvents() {
     if (found.length === 0 || !enough.signal.aborted) throw err;
   }
   return found;
+}
+
+function settingsTable(all) {
+  return table([['Setting', 'long'], ['Value'], ['Source', 'short'], ['Environment', 'long']], all.map((one) => [one.name, one.value || h('span', { class: 'muted' }, 'none'),
+    h('span', { class: one.source === 'default' ? 'muted' : 'set' }, sources[one.source]), one.env || '–']), 'Not known.');
 }
 
 export function settings(app) {
@@ -52,8 +57,9 @@ export function settings(app) {
   async function showSettings() {
     const { data } = await call('GET', '/api/v1/settings');
     about.replaceChildren(h('p', {}, 'rideshare ', h('b', {}, data.version), ', built with ', h('b', {}, data.go)));
-    list.replaceChildren(table([['Setting', 'long'], ['Value'], ['Source', 'short'], ['Environment', 'long']], (data.settings ?? []).map((one) => [one.name, one.value || h('span', { class: 'muted' }, 'none'),
-      h('span', { class: one.source === 'default' ? 'muted' : 'set' }, sources[one.source]), one.env || '–']), 'Not known.'));
+    list.replaceChildren(settingsTable(data.settings ?? []), ...data.parts.map(({ part, instance, settings, error }) => h('details', {},
+      h('summary', {}, h('b', {}, part), ' ', instance, error ? h('span', { class: 'bad' }, ' not known') : null),
+      error ? h('p', { class: 'bad' }, error) : settingsTable(settings))));
     licences.replaceChildren(table([['Module', 'long'], ['Version'], ['Licence', 'short']], (data.modules ?? []).map((one) => [one.path, one.version, one.licence])));
   }
   loaded(said, showSettings).catch(() => {}); // The view is gone.
@@ -61,7 +67,7 @@ export function settings(app) {
     element: h('div', { class: 'view' },
       panel('About', about, h('p', { class: 'buttons' }, button), said.element),
       h('div', { class: 'charts' },
-        panel('Settings', h('p', { class: 'muted' }, 'These are the settings of the process that serves this page. With rideshare up that process is the whole system.'), list),
+        panel('Settings', h('p', { class: 'muted' }, 'First those of the process that serves this page; with rideshare up that is the whole system. Then those of persdb, the launchers and the workers, as far as they are processes of their own. users, rides and gateway write theirs into their logs at the start, and another orchestrator shows its own.'), list),
         panel('Licences of dependencies', licences))),
   };
 }

@@ -76,6 +76,9 @@ func New(c Config) (*Launcher, error) {
 	return l, nil
 }
 
+// Caller returns what calls the other process.
+func (l *Launcher) Caller() *rpc.Caller { return &l.launcher }
+
 // Close stops polling for events. Workers keep running.
 func (l *Launcher) Close(context.Context) error {
 	l.end()

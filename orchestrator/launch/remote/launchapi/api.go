@@ -15,6 +15,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/rpc"
+	"rideshare/internal/settings"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/remote"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	// Observe counts requests, and Metrics serves the page of all metrics.
 	Observe func(route, method string, status int, took time.Duration, trace string)
 	Metrics http.Handler
+	// Settings are those of the launcher's process.
+	Settings []settings.Setting
 }
 
 // Service is the API of one launcher. It is safe for concurrent use.
@@ -56,6 +59,7 @@ func New(c Config) *Service {
 	s.handle(http.MethodPost, remote.PathRemove, target(s.launcher.Remove))
 	s.handle(http.MethodGet, remote.PathList, rpc.NoBody(s.list))
 	s.handle(http.MethodGet, remote.PathEvents, s.event)
+	s.handle(http.MethodGet, settings.Path, settings.Handler(c.Settings))
 	s.routes.HandleHealth(s.ready, c.Metrics)
 	return s
 }

@@ -15,6 +15,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/settings"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/remote"
@@ -93,6 +94,7 @@ func TestService_StrictBodies(t *testing.T) {
 		{"POST", remote.PathStop, `{"worker":"w1","grace_ms":60001}`, 400, ""},
 		{"POST", remote.PathStop, `{"worker":"w1"}`, 400, ""},
 		{"GET", remote.PathList, "", 200, "list"},
+		{"GET", settings.Path, "", 200, ""},
 		{"POST", "/v1/exec", `{}`, 404, ""},
 	} {
 		f := &fakeLauncher{}
