@@ -47,39 +47,31 @@ func TestDispatcher_Gate(t *testing.T) {
 	})
 }
 
-// Once the gate is closed no message is sent: not the reads that gathered while another message was in flight, nor a lost message
-// again.
+// Once the gate is closed, the reads that gathered while another message was in flight are not sent.
 func TestDispatcher_Gate_BeforeEachMessage(t *testing.T) {
-	for name, end := range map[string]func(*message){
-		"answered": func(m *message) { m.all() },
-		"lost":     func(m *message) { m.end <- mq.ErrReplyLost },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				call, messages := held()
-				var closed atomic.Bool
-				d := newDispatcher(t, dispatch.Config{Caller: call, Availability: healthy(), Gate: func(mq.Queue, time.Time) error {
-					if closed.Load() {
-						return dbaas.Refuse(dbaas.ReasonSlaves, 0, "closed")
-					}
-					return nil
-				}})
-				sent, waits := make(chan answer, 1), make(chan answer, 1)
-				ask(t.Context(), d, read("a"), sent)
-				first := <-messages
-				ask(t.Context(), d, read("b"), waits)
-				synctest.Wait()
-				closed.Store(true)
-				end(first)
-				if a := <-sent; dbaas.CodeOf(a.err) != map[string]dbaas.Code{"lost": dbaas.CodeUnavailable}[name] {
-					t.Errorf("the read that was sent: got %v", a.err)
-				}
-				if a := <-waits; dbaas.ReasonOf(a.err) != dbaas.ReasonSlaves || len(messages) != 0 {
-					t.Errorf("the read that waits: got %v, and %d messages more", a.err, len(messages))
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		var closed atomic.Bool
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: healthy(), Gate: func(mq.Queue, time.Time) error {
+			if closed.Load() {
+				return dbaas.Refuse(dbaas.ReasonSlaves, 0, "closed")
+			}
+			return nil
+		}})
+		sent, waits := make(chan answer, 1), make(chan answer, 1)
+		ask(t.Context(), d, read("a"), sent)
+		first := <-messages
+		ask(t.Context(), d, read("b"), waits)
+		synctest.Wait()
+		closed.Store(true)
+		first.all()
+		if a := <-sent; a.err != nil {
+			t.Errorf("the read that was sent: got %v", a.err)
+		}
+		if a := <-waits; dbaas.ReasonOf(a.err) != dbaas.ReasonSlaves || len(messages) != 0 {
+			t.Errorf("the read that waits: got %v, and %d messages more", a.err, len(messages))
+		}
+	})
 }
 
 // A request that ends without an answer says why.

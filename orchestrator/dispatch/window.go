@@ -46,9 +46,9 @@ func (win *window[Q, R]) run() {
 
 // send sends the members as one message and ends each of them with an answer or an error.
 //
-// If the message, its answer or its worker may be lost, send resends the message once, unless no worker can serve any more;
-// outlives decides on further resends. Reads may run twice. A write that did run is found by its id and gets its first answer again, so
-// that its outcome does not stay unknown.
+// If the message, its answer or its worker may be lost, send resends the message once; outlives decides on further
+// resends. Reads may run twice. A write that did run is found by its id and gets its first answer again, so
+// that its outcome does not stay unknown. The gate is not asked again: it would only make outcomes unknown.
 func (win *window[Q, R]) send() {
 	win.left = len(win.members)
 	win.deaths = deaths{}
@@ -62,9 +62,6 @@ func (win *window[Q, R]) send() {
 			break
 		} else {
 			lost = true
-		}
-		if win.lane.gate(win.lane.cfg.Now()) != nil {
-			break
 		}
 		win.lane.stats.resent.Add(1)
 		win.lane.hold(win, false)

@@ -43,7 +43,9 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			flags.DurationVar(&s.deadline, "deadline", 10*time.Second, "ski-breaker: that of the service; no answer may come more than a second later")
 			flags.StringVar(&s.days, "days", "", "ski-200k: `days`, one after the other, such as 1,2,3 (default one at random)")
 		},
-		Check: func() error { return cmp.Or(scene.AtLeast(4, "--threads", s.threads), scene.AtLeast(1, "--deadline", s.deadline)) },
+		Check: func() error {
+			return cmp.Or(scene.AtLeast(4, "--threads", s.threads), scene.AtLeast(1, "--deadline", s.deadline))
+		},
 		Play: func(ctx context.Context, r *scene.Run, one scene.Scene[*play]) {
 			p := &play{Run: r, settings: s, db: db.New(r.Database, "skilift", r.Authorization), id: uuid.NewString()}
 			if p.choose(ctx) {
