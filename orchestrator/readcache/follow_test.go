@@ -42,19 +42,20 @@ func TestCache_OtherLog_IsEmptied(t *testing.T) {
 		"EntryReplaced/Broadcast":     {func(m *model) { m.lose(); m.change(5) }, broadcast},
 		"EntryReplaced/NextBroadcast": {func(m *model) { m.lose(); m.change(5); m.change(6) }, broadcast},
 	} {
-		test := func(t *testing.T) {
-			m, c := upToDate(t, readcache.Config{})
-			seq := m.change(5)
-			c.Subscriber().Entry(m.frame(t, seq))
-			r := read(1)
-			r.Recent = false
-			wantLevel(t, c, r, dbaas.LevelMiss)
-			other.change(m)
-			other.notice(t, m, c)
-			await(t, func() bool { return c.Status().Resets == 2 && c.Status().Serving })
-			wantLevel(t, c, r, dbaas.LevelMiss)
-		}
-		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, c := upToDate(t, readcache.Config{})
+				seq := m.change(5)
+				c.Subscriber().Entry(m.frame(t, seq))
+				r := read(1)
+				r.Recent = false
+				wantLevel(t, c, r, dbaas.LevelMiss)
+				other.change(m)
+				other.notice(t, m, c)
+				await(t, func() bool { return c.Status().Resets == 2 && c.Status().Serving })
+				wantLevel(t, c, r, dbaas.LevelMiss)
+			})
+		})
 	}
 }
 
@@ -114,7 +115,7 @@ func TestCache_ReadWhileAnEntryIsProcessed_NotStale(t *testing.T) {
 	head.Store(uint64(m.head()))
 	data := binary.AppendUvarint([]byte{readtags.RecordTouched}, 2*readtags.Slots)
 	for slot := range readtags.Slots {
-		data = binary.LittleEndian.AppendUint16(data, uint16(slot)) //nolint:gosec // slots have 16 bits.
+		data = binary.LittleEndian.AppendUint16(data, uint16(slot))
 	}
 	entry := dbaas.Entry{Cluster: cluster, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: data}}}
 	var hit atomic.Uint64 // the position of the last hit
