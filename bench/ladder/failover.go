@@ -74,8 +74,11 @@ type failover struct {
 // ErrWrong means that writes were lost or doubled, or are there unasked: the report has their numbers.
 var ErrWrong = errors.New("writes were lost or doubled, or are there unasked")
 
+// ErrNotBack means that no write was acknowledged any more after a kill: the report's times end with the load.
+var ErrNotBack = errors.New("writes did not come back")
+
 // Failover takes the master away repeatedly under a constant load, and measures how long no write is acknowledged. At the
-// end it looks for lost, doubled and unasked writes. If it finds any, it returns ErrWrong with a complete report.
+// end it looks for lost, doubled and unasked writes. With ErrWrong and ErrNotBack the report is complete.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{FailoverConfig: cfg, measured: newMeasured(""), steps: cfg.Progress.Plan(cfg.Kills)}
 	defer f.steps.End()
@@ -148,14 +151,13 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	if !wait.For(ctx, failoverRest) {
 		return nil, context.Cause(ctx)
 	}
+	ended := time.Now()
 	load.end()
 	unwatch()
 	f.steps.Begin("looking for lost writes")
-	report := f.report(kills, <-changes)
-	if failed := load.compare(ctx, report); failed != nil || report.Lost+report.Doubled+report.Unasked == 0 {
-		return report, failed
-	}
-	return report, fmt.Errorf("%w: %d lost, %d doubled, %d unasked", ErrWrong, report.Lost, report.Doubled, report.Unasked)
+	report := f.report(kills, <-changes, ended)
+	err = load.compare(ctx, report)
+	return report, errors.Join(err, report.wrong())
 }
 
 // kill is one removal of a master.

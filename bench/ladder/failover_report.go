@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -40,8 +41,9 @@ type FailoverReport struct {
 	Mode    FailoverMode      `json:"mode"`
 	System  string            `json:"system"`
 	Kills   int               `json:"kills"`
-	// Unavailable is the time from the kill to the first acknowledgement of a write sent after it. Gap is the longest
-	// time without any acknowledgement that overlaps the time from the kill until the system is complete again.
+	// Unavailable is the time from the kill to the first acknowledgement of a write sent after it; a kill without such an
+	// acknowledgement is missing in its N. Gap is the longest time without any acknowledgement that overlaps the time from the
+	// kill until the system is complete again. It ends with the load at the latest.
 	Unavailable Spread `json:"unavailable"`
 	Gap         Spread `json:"gap"`
 	// Died, Named and Serving are when the control loop reported the death, the new master, and that the new master
@@ -63,7 +65,8 @@ type FailoverReport struct {
 	Unasked int `json:"unasked"`
 }
 
-func (f *failover) report(kills []kill, changes []change) *FailoverReport {
+// report computes the report of a load that ended at ended.
+func (f *failover) report(kills []kill, changes []change, ended time.Time) *FailoverReport {
 	l := f.load
 	r := &FailoverReport{Machine: machine(), Mode: f.Mode, System: f.about(), Kills: len(kills), Writes: count(l.writes), Reads: count(l.reads)}
 	acks := slices.DeleteFunc(slices.Clone(l.writes), func(a answered) bool { return a.status != http.StatusOK })
@@ -77,7 +80,7 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 		if first, ok := firstAck(acks, k.at); ok {
 			unavailable = append(unavailable, first.Sub(k.at))
 		}
-		gaps = append(gaps, longestGap(acks, k.at, k.whole))
+		gaps = append(gaps, longestGap(acks, k, ended))
 		for _, part := range []struct {
 			into *[]time.Duration
 			is   func(change) bool
@@ -125,13 +128,15 @@ func firstAck(acks []answered, at time.Time) (time.Time, bool) {
 	return acks[i].end, true
 }
 
-// longestGap returns the longest time without an acknowledgement that overlaps the time between from and until.
-func longestGap(acks []answered, from, until time.Time) time.Duration {
-	var longest time.Duration
-	for i := 1; i < len(acks); i++ {
-		if acks[i].end.After(from) && acks[i-1].end.Before(until) {
-			longest = max(longest, acks[i].end.Sub(acks[i-1].end))
+// longestGap returns the longest time without an acknowledgement that overlaps the time from a kill until the system is complete
+// again. The last such time ends with the load.
+func longestGap(acks []answered, k kill, ended time.Time) time.Duration {
+	longest, last := time.Duration(0), k.at
+	for _, a := range slices.Concat(acks, []answered{{end: ended}}) {
+		if a.end.After(k.at) && last.Before(k.whole) {
+			longest = max(longest, a.end.Sub(last))
 		}
+		last = a.end
 	}
 	return longest
 }
@@ -178,6 +183,21 @@ func spread(times []time.Duration) Spread {
 	return s
 }
 
+// notBack returns after how many kills no write was acknowledged any more.
+func (r *FailoverReport) notBack() int { return r.Kills - r.Unavailable.N }
+
+// wrong returns what makes the run fail.
+func (r *FailoverReport) wrong() error {
+	var lost, away error
+	if r.Lost+r.Doubled+r.Unasked > 0 {
+		lost = fmt.Errorf("%w: %d lost, %d doubled, %d unasked", ErrWrong, r.Lost, r.Doubled, r.Unasked)
+	}
+	if n := r.notBack(); n > 0 {
+		away = fmt.Errorf("%w: no write was acknowledged after %d of %d kills", ErrNotBack, n, r.Kills)
+	}
+	return errors.Join(lost, away)
+}
+
 // goals compares the longest time without an acknowledgement with its goal. The embedded system has no goals.
 func (f *failover) goals(r *FailoverReport) []Goal {
 	last := "p99 ms"
@@ -186,7 +206,7 @@ func (f *failover) goals(r *FailoverReport) []Goal {
 	}
 	var goals []Goal
 	atMost := func(name string, want, got float64) {
-		goals = append(goals, Goal{Name: "time without an acknowledgement, " + name, Want: want, AtMost: true, Got: got, Met: got <= want})
+		goals = append(goals, Goal{Name: "time without an acknowledgement, " + name, Want: want, AtMost: true, Got: got, Met: got <= want && r.notBack() == 0})
 	}
 	switch {
 	case f.Mode == FailoverPlanned:

@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func TestFailoverReport_OneKill_TimesAndCounts(t *testing.T) {
 		{at: at(120), PID: 8, Role: "master", Change: "assigned"},
 		{at: at(150), PID: 9, Role: "slave", Change: "serving"},
 		{at: at(410), PID: 8, Role: "master", Change: "serving"}, // heard after the system was seen whole
-	})
+	}, at(420))
 	for name, one := range map[string]struct {
 		got  Spread
 		want float64
@@ -59,9 +60,29 @@ func TestFailoverReport_TwoKills_EachHasItsOwnGap(t *testing.T) {
 		}
 	}
 	f := &failover{load: &failoverLoad{writes: writes}}
-	r := f.report([]kill{{pid: 7, at: at(105), whole: at(400)}, {pid: 8, at: at(1005), whole: at(1300)}}, nil)
+	r := f.report([]kill{{pid: 7, at: at(105), whole: at(400)}, {pid: 8, at: at(1005), whole: at(1300)}}, nil, at(2000))
 	if want := (Spread{P50: 50, P90: 200, P99: 200, Max: 200, N: 2, P99IsMax: true}); r.Gap != want {
 		t.Errorf("got %+v, want %+v", r.Gap, want)
+	}
+}
+
+// If writes never come back, the time without them runs to the end of the load, and no goal is met.
+func TestFailoverReport_WritesNeverBack_GapRunsToTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		last answered // acknowledgement
+		gap  float64
+	}{"NoneAfterTheKill": {write(10, 30, http.StatusOK), 220}, "OnlyInFlight": {write(10, 50, http.StatusOK), 200}} {
+		writes := []answered{write(0, 5, http.StatusOK), test.last, write(90, 290, http.StatusServiceUnavailable), write(110, 120, 0)}
+		f := &failover{FailoverConfig: FailoverConfig{Mode: FailoverKill, Processes: &system.Processes{}}, load: &failoverLoad{writes: writes}}
+		r := f.report([]kill{{pid: 7, at: at(40), whole: at(60)}}, nil, at(250))
+		if r.Gap.Max != test.gap || r.Unavailable.N != 0 || !errors.Is(r.wrong(), ErrNotBack) {
+			t.Errorf("%s: got %+v and %v, want a gap of %v ms and an error", name, r, r.wrong(), test.gap)
+		}
+		for _, g := range r.Goals {
+			if g.Met {
+				t.Errorf("%s: got %v, want it missed", name, g)
+			}
+		}
 	}
 }
 
@@ -118,7 +139,7 @@ func TestFailoverReport_Goals_AreAboutTheLongestGap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &failover{FailoverConfig: test.FailoverConfig}
 			var got []string
-			for _, g := range f.goals(&FailoverReport{Unavailable: Spread{P50: 1, P99: 2, N: 50}, Gap: test.gap}) {
+			for _, g := range f.goals(&FailoverReport{Kills: test.gap.N, Unavailable: Spread{P50: 1, P99: 2, N: test.gap.N}, Gap: test.gap}) {
 				got = append(got, strings.TrimPrefix(g.String(), "time without an acknowledgement, "))
 			}
 			if text := strings.Join(got, "; "); text != test.want {

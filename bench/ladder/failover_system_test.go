@@ -39,6 +39,7 @@ const (
 	doubles = "doubles it"
 	refuses = "does it and answers 503"
 	adds    = "adds one that was never sent"
+	stops   = "refuses all writes after the kill"
 )
 
 func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,6 +76,9 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // insert does a write, and reports whether it is to be refused all the same.
 func (s *fakeSystem) insert(name string) (refused bool) {
+	if s.fault == stops {
+		return s.epoch > 0
+	}
 	faulty := s.fault != "" && s.writes%10 == 0
 	s.writes++
 	if !faulty {
@@ -138,6 +142,14 @@ func TestFailover_WrongSystem_IsFound(t *testing.T) {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A system that is complete again and refuses all writes has not come back.
+func TestFailover_WritesNeverBack_IsAnError(t *testing.T) {
+	r, err := (&fakeSystem{fault: stops}).measure(t, FailoverCrash)
+	if !errors.Is(err, ErrNotBack) || r == nil || r.Gap.Max == 0 || r.Writes.Refused == 0 {
+		t.Errorf("got %+v and %v, want the report and that writes did not come back", r, err)
 	}
 }
 

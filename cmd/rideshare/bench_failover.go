@@ -25,7 +25,7 @@ type benchFailoverCommand struct {
 	JSON         string `name:"json" default:"" placeholder:"FILE" env:"BENCH_JSON" help:"Write the figures there as JSON."`
 }
 
-// Run measures and prints. Lost, doubled and unasked writes are an error.
+// Run measures and prints. Lost, doubled and unasked writes, and writes that do not come back, are an error.
 func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 	if b.Kills < 1 || b.Writes < 1 || b.Reads < 0 || b.Slaves < 1 {
 		return usagef("--kills, --writes and --slaves must be at least 1, --reads not negative")

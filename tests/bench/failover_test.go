@@ -22,6 +22,7 @@ func TestFailover_ProcessesKilled_EachIsMeasured(t *testing.T) {
 	}
 	var got struct {
 		Mode   string `json:"mode"`
+		Back   spread `json:"unavailable"`
 		Gap    spread `json:"gap"`
 		Died   spread `json:"died"`
 		Named  spread `json:"named"`
@@ -36,7 +37,7 @@ func TestFailover_ProcessesKilled_EachIsMeasured(t *testing.T) {
 	if err = json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := (spread{2, true}); got.Mode != "kill" || got.Gap != want || got.Died != want || got.Named != want || len(got.Goals) != 2 {
+	if want := (spread{2, true}); got.Mode != "kill" || got.Back != want || got.Gap != want || got.Died != want || got.Named != want || len(got.Goals) != 2 {
 		t.Errorf("got %+v, want 2 kills measured, no p99 of them, and 2 goals", got)
 	}
 	if got.Writes.OK == 0 || got.Lost+got.Doubled+got.Unasked > 0 || !strings.Contains(out, "max is the longest of 2") {
