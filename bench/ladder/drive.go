@@ -22,6 +22,7 @@ type figure struct {
 	slowest        float64 // milliseconds
 	answers        int64
 	unsent         int64 // requests of the open loop that were due and not sent: they are in no percentile
+	written        int64 // writes that were answered 200
 	errors         int64
 	wrong          error // the first error
 	cpu            usage // of each part, during the measurement
@@ -81,6 +82,7 @@ func (r run) measure(ctx context.Context) (figure, error) {
 	all := loadgen.NewTally()
 	for _, c := range clients {
 		all.Merge(c.tally)
+		f.written += c.written
 		f.errors += c.errors
 		if f.wrong == nil {
 			f.wrong = c.wrong
@@ -122,6 +124,7 @@ type client struct {
 	work              *work
 	tally             *loadgen.Tally
 	sent              int
+	written           int64
 	errors            int64
 	wrong             error // the first
 
@@ -143,6 +146,8 @@ func (c *client) call(due time.Time) {
 	c.tally.Add(time.Since(due), "")
 	if err := c.request.check(c.resp.StatusCode(), c.resp.Body(), exact); err != nil {
 		c.fail(err)
+	} else if c.request.path == writePath {
+		c.written++
 	}
 }
 

@@ -53,14 +53,19 @@ func fillRides(ctx context.Context, url string) error {
 }
 
 func execute(ctx context.Context, url string, statements []any) error {
-	text, err := ask(ctx, http.MethodPost, url+"/db/execute?transaction", statements)
-	if err == nil && bytes.Contains(text, []byte(`"error"`)) {
-		err = fmt.Errorf("got %.300s", text)
-	}
-	if err != nil {
+	if _, err := askSQL(ctx, url+"/db/execute?transaction", statements); err != nil {
 		return fmt.Errorf("fill the table: %w", err)
 	}
 	return nil
+}
+
+// askSQL is ask with statements, none of which may fail.
+func askSQL(ctx context.Context, url string, statements any) ([]byte, error) {
+	text, err := ask(ctx, http.MethodPost, url, statements)
+	if err == nil && bytes.Contains(text, []byte(`"error"`)) {
+		err = fmt.Errorf("%s: got %.300s", url, text)
+	}
+	return text, err
 }
 
 // ask returns the body of an answer with status 200; any other answer is an error.

@@ -174,5 +174,8 @@ func (s *rig) settled(ctx context.Context, r run) (figure, error) {
 	if r.target.product {
 		got.lag = &Lag{Before: before, After: after}
 	}
+	if err == nil && writes(r.work) {
+		err = r.target.checkWritten(ctx, &got)
+	}
 	return got, err
 }

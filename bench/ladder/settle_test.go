@@ -141,6 +141,39 @@ func TestSettle_Impossible_IsTold(t *testing.T) {
 	}
 }
 
+// Rows of writes that were answered 200 and are not there make the measurement wrong, whatever the path is.
+func TestSettle_WritesAcknowledgedAndNotThere_IsTold(t *testing.T) {
+	for _, path := range []string{pathTutorial, pathBatched} {
+		s := &rig{targets: map[string]*target{path: serveTarget(t, path, &behind{})}}
+		got, err := s.settled(t.Context(), run{target: s.targets[path], work: workWrite, rows: 1, clients: 1, length: 20 * time.Millisecond})
+		if err != nil || got.written == 0 || got.wrong == nil || got.errors != got.written {
+			t.Errorf("%s: got %v, %d written, %d errors, %v, want the missing rows told", path, err, got.written, got.errors, got.wrong)
+		}
+	}
+}
+
+// More rows than answers are right: a write may have been done without an answer.
+func TestSettle_WritesDoneWithoutAnswer_AreRight(t *testing.T) {
+	var f figure
+	if err := serveTarget(t, pathBatched, &behind{left: true}).checkWritten(t.Context(), &f); err != nil || f.wrong != nil {
+		t.Errorf("got %v and %v, want nothing wrong", err, f.wrong)
+	}
+}
+
+// A slow statement that fails does not run beside the reads, whatever the status of its answer.
+func TestBesideSlow_ErrorInsideA200_IsTold(t *testing.T) {
+	target := serveTarget(t, pathBatched, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"results":[{"error":"interrupted"}]}`)
+	}))
+	end, err := target.besideSlow(t.Context())
+	if err == nil {
+		err = end()
+	}
+	if err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("got %v, want the error of the statement", err)
+	}
+}
+
 // How far the slaves are behind is read before and after a measurement, which follows the settling.
 func TestSettled_SlaveFallsBehind_LagIsRead(t *testing.T) {
 	b := &behind{lag: 2}

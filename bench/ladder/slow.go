@@ -2,7 +2,6 @@ package ladder
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 )
@@ -18,7 +17,7 @@ const (
 // slowCount makes a worker count to n, which uses only its core.
 func slowCount(ctx context.Context, url string, n int) error {
 	statement := []any{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) SELECT count(*) FROM n", n}
-	_, err := ask(ctx, http.MethodPost, url+"/db/query", []any{statement})
+	_, err := askSQL(ctx, url+"/db/query", []any{statement})
 	return err
 }
 

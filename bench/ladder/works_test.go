@@ -35,11 +35,15 @@ func TestRequest_Check(t *testing.T) {
 				if r.check(503, right, true) == nil {
 					t.Error("status 503 passes")
 				}
+				if r.path == "/db/query" && r.check(200, []byte(`{"results":[{"error":"interrupted"}]}`), false) == nil {
+					t.Error("the error of a statement passes")
+				}
 				if r.want == nil {
 					continue
 				}
 				other := bytes.Replace(right, []byte(`"k":"k0`), []byte(`"k":"k9`), 1)
 				other = bytes.Replace(other, []byte(`"seats":4`), []byte(`"seats":3`), 1)
+				other = bytes.Replace(other, []byte(`[[1000]]`), []byte(`[[999]]`), 1)
 				if r.check(200, other, true) == nil {
 					t.Errorf("wrong value passes: %s", other)
 				}
