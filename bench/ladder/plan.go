@@ -68,7 +68,7 @@ func everywhere() map[string][]string {
 // essential returns what is measured at the other numbers of clients, and in the open loop.
 func essential() map[string][]string {
 	return map[string][]string{
-		workPoint: {pathInProcess, pathBatched, pathTutorial, pathBestRPC},
+		workPoint: {pathInProcess, pathBatched, pathUncached, pathTutorial, pathBestRPC},
 		workRange: {pathInProcess, pathBatched},
 		workWrite: {pathInProcess, pathBatched, pathTutorial, pathBestRPC},
 		workMixed: {pathInProcess, pathBatched},
@@ -105,7 +105,7 @@ func allMeasurements(clients []int) []measurement {
 
 // opened returns the open-loop measurements at half the rate of c.
 func (c measurement) opened() []measurement {
-	if c.Path == pathTutorial || c.Path == pathBestRPC || !slices.Contains(essential()[c.Work], c.Path) {
+	if slices.Contains([]string{pathUncached, pathTutorial, pathBestRPC}, c.Path) || !slices.Contains(essential()[c.Work], c.Path) {
 		return nil
 	}
 	c.Open = true

@@ -27,8 +27,8 @@ var (
 	errBehind   = errors.New("replicas have not caught up")
 )
 
-// reconcile makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
-// replica has caught up. So no measurement is slowed down by the leftovers of an earlier one.
+// reconcile makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, every
+// replica has caught up, and read caches are empty. So no measurement is slowed down by the leftovers of an earlier one.
 func (s *rig) reconcile(ctx context.Context) error {
 	for name, t := range s.targets {
 		if name == pathHTTP {
@@ -49,6 +49,11 @@ func (t *target) settle(ctx context.Context) error {
 			return err
 		}
 		t.touched = false
+	}
+	if t.product && !t.uncached {
+		if _, err := ask(ctx, http.MethodDelete, t.addresses.Database+"/api/v1/cache", nil); err != nil {
+			return err
+		}
 	}
 	return poll(ctx, startPoll, errBehind, func() (bool, error) {
 		lag, err := t.lag(ctx)
