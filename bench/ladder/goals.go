@@ -47,6 +47,7 @@ func (r *Report) addGoals() {
 		{"point-read-once/batched/batched-uncached", 0.95},
 		{"count-distinct/batched/batched-uncached", 1000},
 		{"mixed-90-10/batched/batched-uncached", 0.95},
+		{"write/batched-2/batched-2-uncached", 0.95},
 		{"point-read/batched-guarded/batched-unguarded", GuardedShare},
 		{"point-read-once/batched-guarded/batched-unguarded", GuardedShare},
 		{"point-read/batched/tutorial", 5},

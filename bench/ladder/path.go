@@ -19,6 +19,7 @@ const (
 	pathPostgres         = "batched-postgres" // measured if Environment.Postgres is known
 	pathTwoSlaves        = "batched-2"
 	pathUncached         = "batched-uncached"
+	pathTwoUncached      = "batched-2-uncached"
 	pathEmbedded         = "embedded"
 	pathEmbeddedUncached = "embedded-uncached"
 	pathUnbatched        = "unbatched"
@@ -85,6 +86,7 @@ func paths() []path {
 		{name: pathPostgres, about: "batched, the log in PostgreSQL with a synchronous standby", serve: serveSystem, queue: true, product: true, slaves: 1, postgres: true},
 		{name: pathEmbedded, about: "this system in one process, 1 slave", serve: serveSystem, product: true, slaves: 1},
 		{name: pathUncached, about: "batched, the read cache off", serve: serveSystem, queue: true, product: true, slaves: 1, uncached: true},
+		{name: pathTwoUncached, about: "batched-2, the read cache off", serve: serveSystem, queue: true, product: true, slaves: 2, uncached: true},
 		{name: pathEmbeddedUncached, about: "embedded, the read cache off", serve: serveSystem, product: true, slaves: 1, uncached: true},
 		{name: pathUnbatched, about: "this system on RabbitMQ, 1 slave, batching off", serve: serveSystem, queue: true, product: true, slaves: 1, unbatched: true},
 		{name: pathGuarded, about: "batched, all stages of the protection from overload on", serve: serveSystem, queue: true, product: true, slaves: 1, stages: allStages},

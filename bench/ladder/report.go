@@ -123,6 +123,7 @@ func (r *Report) finish() {
 			{pathTwoSlaves, pathInProcess},
 			{pathEmbedded, pathInProcess},
 			{pathBatched, pathUncached},
+			{pathTwoSlaves, pathTwoUncached},
 			{pathEmbedded, pathEmbeddedUncached},
 			{pathBatched, pathUnbatched},
 			{pathPostgres, pathBatched},

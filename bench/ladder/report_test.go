@@ -142,18 +142,39 @@ func TestCells_AreOnKnownPaths(t *testing.T) {
 
 // Work that a slow machine cannot answer in time for many clients is measured with few, and still has its ratio and its bars.
 func TestReport_CountDistinct_HasFewClients(t *testing.T) {
-	r := newReport(Config{Clients: []int{128}})
-	for _, c := range allMeasurements(r.cfg.Clients) {
-		if c.Work == workCount {
-			r.row(c).add(figure{rate: float64(c.Clients)}, nil)
+	for _, work := range []string{"count-distinct", "count-distinct-covered"} {
+		r := newReport(Config{Clients: []int{128}})
+		for _, c := range allMeasurements(r.cfg.Clients) {
+			if c.Work == work {
+				r.row(c).add(figure{rate: float64(c.Clients)}, nil)
+			}
+		}
+		r.finish()
+		if got := r.Ratios[work+"/batched/batched-uncached"]; got != 1 {
+			t.Errorf("%s: got ratio %v, want 1", work, got)
+		}
+		if charts := r.rateSection().Charts; len(charts) != 1 || charts[0].Series[0].Points[0].Y != countClients {
+			t.Errorf("%s: got charts %+v, want one with the rates of %d clients", work, charts, countClients)
 		}
 	}
-	r.finish()
-	if got := r.Ratios["count-distinct/batched/batched-uncached"]; got != 1 {
-		t.Errorf("got ratio %v, want 1", got)
-	}
-	if charts := r.rateSection().Charts; len(charts) != 1 || charts[0].Series[0].Points[0].Y != countClients {
-		t.Errorf("got charts %+v, want one with the rates of %d clients", charts, countClients)
+}
+
+// What the cache costs writes with two slaves has a goal.
+func TestReport_WritesOfTwoSlaves_CacheOnAndOff(t *testing.T) {
+	for rate, met := range map[float64]bool{95: true, 94: false} {
+		r := newReport(Config{Clients: []int{128}})
+		for _, c := range allMeasurements(r.cfg.Clients) {
+			switch {
+			case c.Work == workWrite && c.Path == "batched-2":
+				r.row(c).add(figure{rate: rate}, nil)
+			case c.Work == workWrite && c.Path == "batched-2-uncached":
+				r.row(c).add(figure{rate: 100}, nil)
+			}
+		}
+		r.finish()
+		if len(r.Goals) != 1 || r.Goals[0].Want != 0.95 || r.Goals[0].Met != met {
+			t.Errorf("%v of 100: got goals %v, want one of 0.95, met: %v", rate, r.Goals, met)
+		}
 	}
 }
 

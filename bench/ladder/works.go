@@ -16,7 +16,9 @@ const (
 	workOnce = "point-read-once"
 	// workCount is a COUNT(DISTINCT) over all rows, by an index that does not cover it.
 	workCount = "count-distinct"
-	workRange = "20-row-read"
+	// workCovered is the same by an index that covers it.
+	workCovered = "count-distinct-covered"
+	workRange   = "20-row-read"
 	// workHit and workRangeHit ask for the same few rows again and again. A cache has all of them before the measurement begins.
 	workHit      = "point-read-hit"
 	workRangeHit = "20-row-read-hit"
@@ -38,7 +40,7 @@ const (
 	benchRides = 1000
 	rideUsers  = 100
 	// One in sampleEvery answers is compared byte by byte; the others are checked for their status and number
-	// of rows. All answers of workCount are compared.
+	// of rows. All answers of a work that counts are compared.
 	sampleEvery = 16
 	// writtenPer is the share of writes in the mixed work: one in 10.
 	writtenPer = 10
@@ -56,7 +58,7 @@ type request struct {
 	// guaranteed. It is nil where only the number of rows is known.
 	want  func() [][]byte
 	exact bool // the whole answer is always compared
-	n     int  // of the row, the group or the ride that is asked for, or how many rows are counted
+	n     int  // of the row, the group or the ride that is asked for
 }
 
 // work makes requests. Each client has its own.
@@ -73,7 +75,7 @@ var errWork = errors.New("no such work")
 func newWork(name string, rows, client int) (*work, error) {
 	next := map[string]func(*work, *request){
 		workPoint: (*work).point, workRange: (*work).group, workWrite: (*work).write, workMixed: (*work).mixed, workRide: (*work).ride, workNothing: (*work).nothing,
-		workBesideSlow: (*work).point, workOnce: (*work).once, workCount: (*work).count, workHit: (*work).point, workRangeHit: (*work).group,
+		workBesideSlow: (*work).point, workOnce: (*work).once, workCount: (*work).count, workCovered: (*work).covered, workHit: (*work).point, workRangeHit: (*work).group,
 	}[name]
 	if next == nil {
 		return nil, fmt.Errorf("%s: %w", name, errWork)
@@ -86,6 +88,9 @@ func newWork(name string, rows, client int) (*work, error) {
 
 // writes reports whether a work adds rows.
 func writes(work string) bool { return work == workWrite || work == workMixed }
+
+// counts reports whether a work is an aggregate over all rows.
+func counts(work string) bool { return work == workCount || work == workCovered }
 
 // hotRows returns how many rows a work reads again and again, 0 if it reads all rows.
 func hotRows(work string) int {
@@ -106,10 +111,17 @@ func (w *work) once(r *request) {
 	w.sent++
 }
 
-func (w *work) count(r *request) {
-	r.method, r.path, r.gateway, r.rows, r.want, r.exact = "POST", "/db/query", false, -1, r.wantCount, true
-	r.n = w.rows
-	r.body = append(r.body[:0], `["SELECT COUNT(DISTINCT v) FROM bench WHERE g>=0"]`...)
+func (w *work) count(r *request) { w.distinct(r, "v", "g>=0") }
+
+// covered counts by the index of the primary key. The keys of other rows do not begin with k.
+func (w *work) covered(r *request) { w.distinct(r, "k", "k>='k' AND k<'l'") }
+
+func (w *work) distinct(r *request, column, rows string) {
+	r.method, r.path, r.gateway, r.rows, r.exact = "POST", "/db/query", false, -1, true
+	r.body = fmt.Appendf(r.body[:0], `["SELECT COUNT(DISTINCT %s) FROM bench WHERE %s"]`, column, rows)
+	r.want = func() [][]byte {
+		return [][]byte{fmt.Appendf(nil, `{"results":[{"columns":["COUNT(DISTINCT %s)"],"types":["integer"],"values":[[%d]]}]}`, column, w.rows)}
+	}
 }
 
 // nothing makes the same request as a point read; a server that does no work answers it without rows.
@@ -170,10 +182,6 @@ func (r *request) check(status int, body []byte, exact bool) error {
 
 func (r *request) wantRow() [][]byte {
 	return [][]byte{append(appendRow([]byte{'['}, r.n), ']')}
-}
-
-func (r *request) wantCount() [][]byte {
-	return [][]byte{fmt.Appendf(nil, `{"results":[{"columns":["COUNT(DISTINCT v)"],"types":["integer"],"values":[[%d]]}]}`, r.n)}
 }
 
 func (r *request) wantGroup() [][]byte {

@@ -38,8 +38,8 @@ type benchServices struct {
 type benchLadderCommand struct {
 	benchServices
 	Clients []int    `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
-	Works   []string `default:"all" enum:"all,point-read,point-read-hit,point-read-once,count-distinct,20-row-read,20-row-read-hit,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
-	Paths   []string `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-postgres,batched-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: except those with guarded in their name, which compare the protection from overload on and off; batched-postgres only if a PostgreSQL is known)."`
+	Works   []string `default:"all" enum:"all,point-read,point-read-hit,point-read-once,count-distinct,count-distinct-covered,20-row-read,20-row-read-hit,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
+	Paths   []string `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-postgres,batched-uncached,batched-2-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: except those with guarded in their name, which compare the protection from overload on and off; batched-postgres only if a PostgreSQL is known)."`
 	Loops   []string `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
 	benchPostgres
 	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
