@@ -159,7 +159,7 @@ func (s *rig) settled(ctx context.Context, r run) (figure, error) {
 		return figure{}, err
 	}
 	r.target.touched = r.target.touched || writes(r.work)
-	if hotRows(r.work) > 0 {
+	if hotRows(r.work) > 0 || counts(r.work) { // the cache is to have the answers
 		warm := r
 		warm.length /= warmUp
 		if _, err = warm.measure(ctx); err != nil {

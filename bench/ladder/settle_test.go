@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,6 +191,19 @@ func TestBesideSlow_ErrorInsideA200_IsTold(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("got %v, want the error of the statement", err)
+	}
+}
+
+// Where hits are measured, the cache has the answers before the measurement begins.
+func TestSettled_Hits_AreInTheCacheBefore(t *testing.T) {
+	for work, warm := range map[string]bool{workHit: true, workRangeHit: true, workCount: true, workCovered: true, workPoint: false, workOnce: false} {
+		var asked atomic.Int64
+		target := serveTarget(t, pathTutorial, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+		target.touched = false
+		got, err := (&rig{}).settled(t.Context(), run{target: target, work: work, rows: groupRows, clients: 1, length: 20 * time.Millisecond})
+		if err != nil || got.answers == 0 || got.answers < asked.Load() != warm {
+			t.Errorf("%s: got %v, %d requests, %d of them measured, want some before: %v", work, err, asked.Load(), got.answers, warm)
+		}
 	}
 }
 
