@@ -42,6 +42,8 @@ type Call struct {
 	Old   string // what Swap expects
 }
 
+func (c Call) reads() bool { return c.Kind == Read || c.Kind == Members }
+
 // Answer is the answer to a call.
 type Answer struct {
 	Value   string   // what Read read, "" before the first write
@@ -54,6 +56,7 @@ type Recorder struct {
 	mu      sync.Mutex // guards the fields below
 	now     int64      // counts beginnings and ends
 	clients int
+	made    []*Client
 	done    []porcupine.Operation
 	open    map[*Pending]bool // calls without an answer
 }
@@ -63,16 +66,17 @@ func New() *Recorder { return &Recorder{open: map[*Pending]bool{}} }
 
 // Pending is a call that waits for its answer. Exactly one of Answered and Refused, or none, is called.
 type Pending struct {
-	recorder *Recorder
-	call     Call
-	client   int
-	began    int64
+	client *Client
+	id     int // the client's when the call began
+	call   Call
+	began  int64
 }
 
 // Client makes calls one after the other.
 type Client struct {
 	recorder *Recorder
 	id       int
+	reads    int // that were answered
 }
 
 // Client returns a new client. It belongs to one goroutine.
@@ -81,6 +85,7 @@ func (r *Recorder) Client() *Client {
 	defer r.mu.Unlock()
 	c := &Client{recorder: r, id: r.clients}
 	r.clients++
+	r.made = append(r.made, c)
 	return c
 }
 
@@ -90,33 +95,37 @@ func (c *Client) Begin(call Call) *Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now++
-	p := &Pending{recorder: r, call: call, client: c.id, began: r.now}
+	p := &Pending{client: c, id: c.id, call: call, began: r.now}
 	r.open[p] = true
 	return p
 }
 
 // Answered notes the answer.
 func (p *Pending) Answered(a Answer) {
-	r := p.recorder
+	r := p.client.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now++
+	if p.call.reads() {
+		p.client.reads++
+	}
 	slices.Sort(a.Members)
-	r.done = append(r.done, porcupine.Operation{ClientId: p.client, Input: p.call, Call: p.began, Output: output{Answer: a}, Return: r.now})
+	r.done = append(r.done, porcupine.Operation{ClientId: p.id, Input: p.call, Call: p.began, Output: output{Answer: a}, Return: r.now})
 	delete(r.open, p)
 }
 
 // Refused notes that the call certainly had no effect and never will.
 func (p *Pending) Refused() {
-	p.recorder.mu.Lock()
-	defer p.recorder.mu.Unlock()
-	delete(p.recorder.open, p)
+	r := p.client.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, p)
 }
 
 // Unknown notes that it is unknown whether the call has, or will have, its effect. The call
 // stays open, and the client goes on as another one.
 func (c *Client) Unknown(p *Pending) {
-	if p.call.Kind == Read || p.call.Kind == Members {
+	if p.call.reads() {
 		p.Refused() // it has no visible effect
 		return
 	}
@@ -139,10 +148,10 @@ func (r *Recorder) operations() []porcupine.Operation {
 	defer r.mu.Unlock()
 	all := slices.Clone(r.done)
 	for p := range r.open {
-		if p.call.Kind == Read || p.call.Kind == Members {
+		if p.call.reads() {
 			continue
 		}
-		all = append(all, porcupine.Operation{ClientId: p.client, Input: p.call, Call: p.began, Output: output{unknown: true}, Return: math.MaxInt64})
+		all = append(all, porcupine.Operation{ClientId: p.id, Input: p.call, Call: p.began, Output: output{unknown: true}, Return: math.MaxInt64})
 	}
 	return all
 }
@@ -152,6 +161,20 @@ func (r *Recorder) Len() (answered, unknown int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.done), len(r.open)
+}
+
+// WantReads returns an error unless each client had at least so many reads answered: writes alone can be explained in any order,
+// and prove nothing.
+func (r *Recorder) WantReads(each int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var few []error
+	for i, c := range r.made {
+		if c.reads < each {
+			few = append(few, fmt.Errorf("history: client %d had %d reads answered, want at least %d", i, c.reads, each))
+		}
+	}
+	return errors.Join(few...)
 }
 
 // ErrUndecided is returned by Check when porcupine could not decide in time.

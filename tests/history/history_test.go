@@ -28,6 +28,47 @@ func value(v string) history.Answer                             { return history
 func set(members ...string) history.Answer                      { return history.Answer{Members: members} }
 func do(c *history.Client, call history.Call, a history.Answer) { c.Begin(call).Answered(a) }
 
+// A history of writes is linearizable whatever the database did, so the reads of each client count, also those after a write
+// of unknown outcome.
+func TestWantReads_Histories_WantsReadsOfEachClient(t *testing.T) {
+	both := func(r *history.Recorder) {
+		for range 2 {
+			c := r.Client()
+			do(c, read, value(""))
+			c.Unknown(c.Begin(write("1")))
+			do(c, members, set())
+		}
+	}
+	for name, one := range map[string]struct {
+		play func(r *history.Recorder)
+		ok   bool
+	}{
+		"Enough": {ok: true, play: both},
+		"WritesAlone": {play: func(r *history.Recorder) {
+			c := r.Client()
+			for range 100 {
+				do(c, write("1"), value(""))
+				do(c, add("1"), set())
+			}
+		}},
+		"OneClientHasNone": {play: func(r *history.Recorder) {
+			both(r)
+			c := r.Client()
+			for range 2 {
+				c.Begin(read).Refused()
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := history.New()
+			one.play(r)
+			if err := r.WantReads(2); (err == nil) != one.ok {
+				t.Errorf("got %v, want enough %v", err, one.ok)
+			}
+		})
+	}
+}
+
 // Histories that one database could have given are accepted, all others are not.
 func TestCheck_Histories_AcceptsExactlyTheLinearizable(t *testing.T) {
 	swap := history.Call{Kind: history.Swap, Key: "r", Old: "1", Value: "2"}
