@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"sync"
 	"testing"
@@ -83,6 +85,14 @@ func (h *trial) fail(err error) {
 	h.wrong = append(h.wrong, err)
 }
 
+// unanswered takes a call without an answer. No attack is on the orchestrator, so its connections do not break; post has told
+// of an answer that was too late.
+func (h *trial) unanswered(err error) {
+	if late, ok := errors.AsType[net.Error](err); !ok || !late.Timeout() {
+		h.fail(err)
+	}
+}
+
 // historyClient makes calls one after the other.
 type historyClient struct {
 	*trial
@@ -137,7 +147,10 @@ func (c *historyClient) write(ctx context.Context) {
 			c.written(pending, call, a.body)
 			return
 		case err == nil && a.status == http.StatusServiceUnavailable: // surely not done
-		case err != nil || a.status == http.StatusGatewayTimeout || a.status == http.StatusConflict:
+		case err != nil:
+			c.unanswered(fmt.Errorf("write %s: %w", call.Value, err))
+			maybe = true
+		case a.status == http.StatusGatewayTimeout || a.status == http.StatusConflict:
 			maybe = true
 		default:
 			c.fail(fmt.Errorf("write %s: got %d %.200s, want 200, 409, 503 or 504", call.Value, a.status, a.body))
@@ -190,7 +203,9 @@ func (c *historyClient) read(ctx context.Context) {
 	a, err := c.sys.post(context.WithoutCancel(ctx), c.fail, "/db/query?level=linearizable", []any{[]any{sql, call.Key}})
 	if err != nil || a.status != http.StatusOK {
 		pending.Refused()
-		if err == nil && a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout {
+		if err != nil {
+			c.unanswered(fmt.Errorf("read of %s: %w", call.Key, err))
+		} else if a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout {
 			c.fail(fmt.Errorf("read of %s: got %d %.200s, want 200, 503 or 504", call.Key, a.status, a.body))
 		}
 		return
@@ -261,4 +276,18 @@ func (h *trial) compare(t *testing.T) error {
 // linearizable checks the history.
 func (h *trial) linearizable() error {
 	return h.recorder.Verdict(checkLimit, fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
+}
+
+// A call whose connection breaks is no refusal: with no fault on the orchestrator it is wrong.
+func TestTrial_ConnectionBreaks_Wrong(t *testing.T) {
+	t.Parallel()
+	breaks := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(breaks.Close)
+	for name, do := range map[string]func(*historyClient, context.Context){"Read": (*historyClient).read, "Write": (*historyClient).write} {
+		h := &trial{sys: &system{orchestrator: breaks.URL, client: breaks.Client()}, recorder: history.New(), ledger: history.NewLedger()}
+		do(&historyClient{trial: h, rnd: rand.New(rand.NewPCG(1, 1)), history: h.recorder.Client()}, t.Context())
+		if len(h.wrong) == 0 {
+			t.Errorf("%s: got nothing wrong, want the broken connection", name)
+		}
+	}
 }
