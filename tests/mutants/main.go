@@ -55,6 +55,9 @@ func runAll(ctx context.Context, out io.Writer, root, dir, pattern string) error
 	var bad []error
 	for _, m := range mutants {
 		overlay, broken := m.apply(ctx, root, filepath.Join(scratch, m.name))
+		if broken == nil {
+			broken = compile(ctx, root, overlay)
+		}
 		for _, g := range m.guards {
 			began, err := time.Now(), broken
 			if err == nil {

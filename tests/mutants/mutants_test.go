@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -62,7 +63,11 @@ func Two() int {
 `
 	codeTest = `package a
 
-import "testing"
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
 
 func TestSum(t *testing.T) {
 	if Sum(1, 2) != 3 {
@@ -71,6 +76,20 @@ func TestSum(t *testing.T) {
 }
 
 func TestWrong(t *testing.T) { t.Error("always") }
+
+func TestBinary(t *testing.T) {
+	if out, err := exec.Command("go", "build", "-o", os.DevNull, "./cmd/a").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+`
+	command = `package main
+
+func Sum(a, b int) int {
+	return a + b
+}
+
+func main() {}
 `
 )
 
@@ -85,18 +104,22 @@ func TestRunAll_OneMutant_Verdict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		patch, want string
 	}{
-		"Red":         {patch("TestSum", sum, "\treturn a - b"), ""},
-		"Green":       {patch("TestSum", sum, "\treturn b + a"), "stays green"},
-		"NoSuchTest":  {patch("TestNone", sum, "\treturn a - b"), "stays green"},
-		"RedBefore":   {patch("TestWrong", sum, "\treturn a - b"), "fails on the tree as it is"},
-		"NoBuild":     {patch("TestSum", sum, "\treturn nothing"), "does not build"},
-		"DoesNotFit":  {patch("TestSum", "\treturn 5", "\treturn a - b"), "does not apply"},
-		"NoRedInHead": {strings.Replace(patch("TestSum", sum, "\treturn a - b"), "Red:", "Reds:", 1), "no line 'Red:"},
+		"Red":                {patch("TestSum", sum, "\treturn a - b"), ""},
+		"Green":              {patch("TestSum", sum, "\treturn b + a"), "stays green"},
+		"NoSuchTest":         {patch("TestNone", sum, "\treturn a - b"), "stays green"},
+		"RedBefore":          {patch("TestWrong", sum, "\treturn a - b"), "fails on the tree as it is"},
+		"NoBuild":            {patch("TestSum", sum, "\treturn nothing"), "does not build"},
+		"NoBuildInTheBinary": {strings.ReplaceAll(patch("TestBinary", sum, "\treturn nothing"), "a.go", "cmd/a/main.go"), "does not build"},
+		"DoesNotFit":         {patch("TestSum", "\treturn 5", "\treturn a - b"), "does not apply"},
+		"NoRedInHead":        {strings.Replace(patch("TestSum", sum, "\treturn a - b"), "Red:", "Reds:", 1), "no line 'Red:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for file, text := range map[string]string{"go.mod": "module a\n\ngo 1.26\n", "a.go": code, "a_test.go": codeTest, "one.patch": tt.patch} {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			for file, text := range map[string]string{
+				"go.mod": "module a\n\ngo 1.26\n", "a.go": code, "a_test.go": codeTest, "cmd/a/main.go": command, "one.patch": tt.patch,
+			} {
+				path := filepath.Join(dir, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 					t.Fatal(err)
 				}
 			}
