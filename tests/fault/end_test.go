@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Whatever state the services are in, SIGTERM ends the system within its limit.
+// Whatever state the services are in, SIGTERM ends the system within its limit, and what was acknowledged is in its file.
 func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 	t.Parallel()
 	on := startServices(t)
@@ -24,6 +24,7 @@ func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 			sys.stop(t)
 			l.endBroken(t)
 			sys.checkLog(t)
+			l.checkFile(t)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/testkit/testenv"
+	"rideshare/tests/history"
 )
 
 // retryAfter is how long a client of the load waits after an answer that is not final.
@@ -43,7 +44,7 @@ type load struct {
 	writesRefused, readsFailed atomic.Int64 // answered 503 or 504
 	unknown                    atomic.Int64 // of both, answered 504
 	broken                     atomic.Int64 // of both, not answered since their connections broke
-	sent                       sync.Map     // by name: whether the write was acknowledged
+	ledger                     *history.Ledger
 
 	mu    sync.Mutex // guards wrong
 	wrong []error
@@ -56,7 +57,7 @@ func startLoad(t *testing.T, sys *system) *load {
 		"CREATE TABLE effects(n INTEGER PRIMARY KEY, name TEXT NOT NULL)",
 		"CREATE TABLE counter(one INTEGER PRIMARY KEY, n INTEGER NOT NULL)", "INSERT INTO counter VALUES(1, 0)")
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{sys: sys, stop: cancel}
+	l := &load{sys: sys, stop: cancel, ledger: history.NewLedger()}
 	for w := range writers {
 		l.all.Go(func() { l.write(ctx, w) })
 	}
@@ -104,7 +105,7 @@ func (l *load) fail(err error) {
 func (l *load) write(ctx context.Context, writer int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprintf("w%d-%d", writer, i)
-		l.sent.Store(name, false)
+		l.ledger.Unknown(name)
 		for ctx.Err() == nil {
 			final, err := l.writeOnce(ctx, name)
 			if ctx.Err() != nil {
@@ -148,7 +149,7 @@ func (l *load) writeOnce(ctx context.Context, name string) (final bool, err erro
 		if err = json.Unmarshal(a.body, &got); err != nil || len(got.Results) != 2 || got.Results[0].Error+got.Results[1].Error != "" {
 			return true, fmt.Errorf("got %.200s, want two results: %w", a.body, err)
 		}
-		l.sent.Store(name, true)
+		l.ledger.Acked(name)
 		l.acked.Add(1)
 		return true, nil
 	case http.StatusConflict: // The first try is still running.

@@ -47,7 +47,7 @@ func (p publisher) send(t *testing.T, body []byte) {
 // message is a write as the load has them, ready to be published.
 func (p publisher) message(t *testing.T, name string) []byte {
 	t.Helper()
-	p.load.sent.Store(name, true)
+	p.load.ledger.Acked(name)
 	o := dbaas.Operation{
 		ID: dbaas.NewOpID(time.Now()), Atomic: true,
 		Statements: []dbaas.Statement{
