@@ -46,8 +46,10 @@ type load struct {
 	broken                     atomic.Int64 // of both, not answered since their connections broke
 	ledger                     *history.Ledger
 
-	mu    sync.Mutex // guards wrong
-	wrong []error
+	mu      sync.Mutex // guards the fields below
+	wrong   []error
+	last    map[string]time.Time // when each reader, by its query, had its last answer
+	longest time.Duration        // between two answers to a reader
 }
 
 // startLoad makes the tables and starts the clients. They end with the test, at the latest.
@@ -57,7 +59,7 @@ func startLoad(t *testing.T, sys *system) *load {
 		"CREATE TABLE effects(n INTEGER PRIMARY KEY, name TEXT NOT NULL)",
 		"CREATE TABLE counter(one INTEGER PRIMARY KEY, n INTEGER NOT NULL)", "INSERT INTO counter VALUES(1, 0)")
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{sys: sys, stop: cancel, ledger: history.NewLedger()}
+	l := &load{sys: sys, stop: cancel, ledger: history.NewLedger(), last: map[string]time.Time{}}
 	for w := range writers {
 		l.all.Go(func() { l.write(ctx, w) })
 	}
@@ -184,13 +186,42 @@ func (l *load) read(ctx context.Context, query string) {
 		case n >= 0 && n < acked:
 			l.fail(fmt.Errorf("a read saw %d rows when %d writes had been acknowledged before it began", n, acked))
 		case n >= 0:
-			l.reads.Add(1)
+			l.answered(query)
 		}
 		between := retryAfter
 		if l.quiet.Load() {
 			between = quietPause
 		}
 		_ = pause(ctx, between)
+	}
+}
+
+// answered counts an answer to the reader with this query.
+func (l *load) answered(query string) {
+	l.reads.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if last, ok := l.last[query]; ok {
+		l.longest = max(l.longest, now.Sub(last))
+	}
+	l.last[query] = now
+}
+
+// wantReadsThroughout fails the test if a read failed, or if a reader was without an answer for as long as a write may be.
+func (l *load) wantReadsThroughout(t *testing.T) {
+	t.Helper()
+	if n := l.readsFailed.Load(); n > 0 {
+		t.Errorf("%d reads failed, want none", n)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	longest := l.longest
+	for _, last := range l.last { // the reads that wait count too
+		longest = max(longest, time.Since(last))
+	}
+	if longest >= failoverLimit {
+		t.Errorf("the longest time between two answered reads: got %v, want less than %v", longest, failoverLimit)
 	}
 }
 

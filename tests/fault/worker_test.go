@@ -41,7 +41,7 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 }
 
 // The master is killed, not through the API, five times in a row: each time
-// the slave with the lowest pid takes over, in a new epoch.
+// the slave with the lowest pid takes over, in a new epoch. Reads are answered throughout.
 func masterKilled(t *testing.T, l *load) {
 	t.Helper()
 	alerts := l.sys.watchAlerts(t)
@@ -55,6 +55,7 @@ func masterKilled(t *testing.T, l *load) {
 		}
 		l.awaitProgress(t)
 	}
+	l.wantReadsThroughout(t)
 	alerts.Await(t, "RideshareMasterChangesOften")
 }
 
