@@ -226,6 +226,18 @@ func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 	}
 }
 
+// wantSlowReads fails the test unless each read that a worker answers takes at least so long: else the fault has not struck.
+func (s *system) wantSlowReads(t *testing.T, least time.Duration) {
+	t.Helper()
+	for i := range 5 { // a busy machine alone may make a few slow
+		began := time.Now()
+		s.rows(t, fmt.Sprintf("SELECT %d, random()", i)) // no cache and no other read answers it
+		if took := time.Since(began); took < least {
+			t.Errorf("a read took %v on a slow network, want at least %v", took, least)
+		}
+	}
+}
+
 // A network that is slow, unsteady and delivers crumbs makes the system slow; nothing is refused, and
 // nothing doubled. Loss of packets shows to a stream as unsteadiness.
 func TestNetwork_SlowAndUnsteady_NothingRefused(t *testing.T) {
@@ -233,13 +245,15 @@ func TestNetwork_SlowAndUnsteady_NothingRefused(t *testing.T) {
 	sys, n := startNetworked(t, 2)
 	l := startLoad(t, sys)
 	sys.awaitWhole(t, 2)
-	n.broker.Slow(testenv.Slowness{Latency: 100 * time.Millisecond, Jitter: 50 * time.Millisecond, Slice: 100})
-	n.persdb.Slow(testenv.Slowness{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond, Slice: 1000})
+	const latency = 100 * time.Millisecond
+	n.broker.Slow(testenv.Slowness{Latency: latency, Jitter: 50 * time.Millisecond, Slice: 100})
+	n.persdb.Slow(testenv.Slowness{Latency: latency, Jitter: 200 * time.Millisecond, Slice: 1000})
 	n.coordinator.Slow(testenv.Slowness{Latency: 250 * time.Millisecond, Jitter: 250 * time.Millisecond, Slice: 10})
 	refused := l.writesRefused.Load() + l.readsFailed.Load()
 	l.awaitProgress(t)
 	outlast(t, session)
 	l.awaitProgress(t)
+	sys.wantSlowReads(t, 2*latency)
 	if more := l.writesRefused.Load() + l.readsFailed.Load() - refused; more > 0 {
 		t.Errorf("%d calls were refused, want none", more)
 	}
