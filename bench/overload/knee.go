@@ -66,6 +66,7 @@ func (s *stage) knee(ctx context.Context, work string) (float64, error) {
 const (
 	overloadShare = 0.95 // of the knee is accepted at 3 times the knee
 	overloadP99   = 3    // times that without load
+	unsentShare   = 1    // % of the overload is not sent
 	restShare     = 0.85 // of what the modest user leaves is for the greedy one
 	modestP99     = 2    // times that alone, and one full message
 	fullMessage   = 256  // operations
@@ -93,6 +94,7 @@ func playKnee(ctx context.Context, s *stage) error {
 			got[part.name] = f[0]
 		}
 		over := got["overload"]
+		s.result.sent(work+" at 3 times the knee", over)
 		s.result.atLeast(work+": accepted a second at 3 times the knee", over.rate(), overloadShare*knee)
 		s.result.atMost(work+": p99 of accepted at 3 times the knee, ms", ms(over.accepted.P99), overloadP99*ms(got["unloaded"].accepted.P99))
 	}
@@ -188,6 +190,7 @@ func (s *stage) twoUsers(ctx context.Context, work string) error {
 		s.result.check(work+": failed of A", int(a.failed.Count), 0)
 		return nil
 	}
+	s.result.sent(work+" of A", a)
 	s.result.atMost(work+": p99 of B, ms", ms(b.accepted.P99), modestP99*ms(alone[0].accepted.P99)+1000*fullMessage/knee)
 	s.result.atLeast(work+": accepted of A a second", a.rate(), restShare*(knee-b.rate()))
 	return nil

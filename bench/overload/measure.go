@@ -38,12 +38,13 @@ const (
 	refusedPause = 10 * time.Millisecond
 )
 
-// figures is the result of a stream. All fields but the first two come from its answers.
+// figures is the result of a stream. accepted, refused, other, failed and inTime come from its answers.
 type figures struct {
 	stream
 	took                             time.Duration
 	accepted, refused, other, failed loadgen.Stretch
 	inTime                           int64 // accepted before the end of the stage
+	unsent                           int64 // of an open loop: due, and not sent before the end of the stage
 }
 
 // rate returns the accepted requests a second. It counts only requests that were accepted before the end of the stage.
@@ -100,7 +101,11 @@ func (s *stage) flow(ctx context.Context, one stream) (figures, error) {
 	if err != nil {
 		return figures{}, fmt.Errorf("send the load: %w", err)
 	}
-	f := figures{stream: one, took: one.length, inTime: inTime.Load()}
+	return figuresOf(one, summary, inTime.Load()), nil
+}
+
+func figuresOf(one stream, summary loadgen.Summary, inTime int64) figures {
+	f := figures{stream: one, took: one.length, inTime: inTime, unsent: summary.Unsent}
 	if one.most > 0 {
 		f.took = summary.All.Took
 	}
@@ -116,7 +121,7 @@ func (s *stage) flow(ctx context.Context, one stream) (figures, error) {
 			f.failed = kind
 		}
 	}
-	return f, nil
+	return f
 }
 
 // outcomeOf returns the kind of an answer and, unless it was accepted, its reason.

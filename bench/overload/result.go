@@ -42,7 +42,9 @@ type Stage struct {
 	// Other counts those of the refused that did not have the reason that the stage is about.
 	Other int64 `json:"refused_otherwise,omitempty"`
 	// Failed counts everything else: 504, no answer, a wrong answer.
-	Failed  int64            `json:"failed"`
+	Failed int64 `json:"failed"`
+	// Unsent counts requests of an open loop that were due and not sent before the end of the stage.
+	Unsent  int64            `json:"unsent,omitempty"`
 	Reasons map[string]int64 `json:"reasons,omitempty"`
 	// Latencies count from when a request was due.
 	AcceptedP50 time.Duration `json:"accepted_p50_ns"`
@@ -53,7 +55,7 @@ type Stage struct {
 
 func (r *Result) add(f figures) {
 	s := Stage{
-		Name: f.stage, User: f.user, Work: f.work, Loop: f.loop, Level: f.level, Took: f.took, Accepted: f.accepted.Count, InTime: f.inTime, Refused: f.refused.Count + f.other.Count, Other: f.other.Count, Failed: f.failed.Count,
+		Name: f.stage, User: f.user, Work: f.work, Loop: f.loop, Level: f.level, Took: f.took, Accepted: f.accepted.Count, InTime: f.inTime, Refused: f.refused.Count + f.other.Count, Other: f.other.Count, Failed: f.failed.Count, Unsent: f.unsent,
 		AcceptedP50: f.accepted.P50, AcceptedP99: f.accepted.P99, AcceptedMax: f.accepted.Max, RefusedP99: f.refused.P99, Reasons: map[string]int64{},
 	}
 	maps.Copy(s.Reasons, f.refused.Failures)
@@ -70,7 +72,11 @@ func (s Stage) String() string {
 	if s.Loop == loadgen.Closed {
 		text = fmt.Sprintf("%s %s%s: %g clients", s.Name, s.Work, of(s.User), s.Level)
 	}
-	return fmt.Sprintf("%s, accepted %d (p99 %v), refused %d, failed %d%s", text, s.Accepted, s.AcceptedP99, s.Refused, s.Failed, reasonsText(s.Reasons))
+	text = fmt.Sprintf("%s, accepted %d (p99 %v), refused %d, failed %d%s", text, s.Accepted, s.AcceptedP99, s.Refused, s.Failed, reasonsText(s.Reasons))
+	if s.Unsent > 0 {
+		text += fmt.Sprintf(", due and not sent %d", s.Unsent)
+	}
+	return text
 }
 
 func of(user string) string {
@@ -115,6 +121,12 @@ func (r *Result) atLeast(name string, got, least float64) {
 
 func (r *Result) atMost(name string, got, most float64) {
 	r.Checks = append(r.Checks, Check{name, fmt.Sprintf("%.4g", got), fmt.Sprintf("<= %.4g", most), got <= most})
+}
+
+// sent judges that an overload was sent.
+func (r *Result) sent(name string, f figures) {
+	due := f.accepted.Count + f.refused.Count + f.other.Count + f.failed.Count + f.unsent
+	r.atMost(name+": due and not sent, %", 100*float64(f.unsent)/float64(max(due, 1)), unsentShare)
 }
 
 func (r *Result) finish() {

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"rideshare/bench/overload"
 	"rideshare/internal/progressbar"
@@ -304,6 +306,20 @@ func TestRun_ReadsFail_AreNotAccepted(t *testing.T) {
 	}
 	if reads == 0 {
 		t.Error("got no stage of reads")
+	}
+}
+
+// The long forms judge how much of the overload was sent.
+func TestRun_Overload_JudgesWhatWasSent(t *testing.T) {
+	for scene, want := range map[string]string{"n1": "read at 3 times the knee: due and not sent, %", "n2": "read of A: due and not sent, %"} {
+		server := httptest.NewServer(newFake(""))
+		t.Cleanup(server.Close)
+		result, err := overload.Run(t.Context(), overload.Config{
+			Scene: scene, Start: overload.StartNone, Orchestrator: server.URL, Knee: 50, Length: 100 * time.Millisecond, Progress: progressbar.Output{Writer: io.Discard},
+		})
+		if err != nil || !slices.ContainsFunc(result.Checks, func(c overload.Check) bool { return c.Name == want }) {
+			t.Errorf("%s: got %v and %+v, want a check %q", scene, err, result, want)
+		}
 	}
 }
 
