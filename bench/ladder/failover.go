@@ -156,8 +156,8 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	unwatch()
 	f.steps.Begin("looking for lost writes")
 	report := f.report(kills, <-changes, ended)
-	err = load.compare(ctx, report)
-	return report, errors.Join(err, report.wrong())
+	failed := load.compare(ctx, report)
+	return report, errors.Join(failed, report.wrong())
 }
 
 // kill is one removal of a master.
