@@ -71,14 +71,12 @@ func playFailover(ctx context.Context, s *stage) error {
 				cfg.Processes = &system.Processes{Bus: s.cfg.Environment.Bus, Coordinator: s.cfg.Environment.Coordinator + "/" + name, Prefix: name + ".", LogLevel: "error"}
 			}
 			report, err := ladder.Failover(ctx, cfg)
-			if report == nil {
+			if err != nil && !errors.Is(err, ladder.ErrWrong) && !errors.Is(err, ladder.ErrNotBack) {
 				return err
 			}
-			s.result.Failover = append(s.result.Failover, report)
 			refused[off] += report.Writes.Refused + report.Reads.Refused
 			gap[off] += report.Gap.P50 / float64(rounds)
-			s.result.check(fmt.Sprintf("round %d, protection %s: writes lost or doubled", round+1, onOff(off)), report.Lost+report.Doubled, 0)
-			s.result.check(fmt.Sprintf("round %d, protection %s: refused writes that were done all the same", round+1, onOff(off)), report.Unasked, 0)
+			s.result.failover(fmt.Sprintf("round %d, protection %s: ", round+1, onOff(off)), report)
 		}
 	}
 	if !s.cfg.Short {
@@ -86,6 +84,14 @@ func playFailover(ctx context.Context, s *stage) error {
 		s.result.atMost("median time without an acknowledgement, ms (without the protection, and a tenth for chance)", gap[false], longer*gap[true])
 	}
 	return nil
+}
+
+// failover judges a run with kills.
+func (r *Result) failover(run string, report *ladder.FailoverReport) {
+	r.Failover = append(r.Failover, report)
+	r.check(run+"writes lost or doubled", report.Lost+report.Doubled, 0)
+	r.check(run+"refused writes that were done all the same", report.Unasked, 0)
+	r.check(run+"kills after which writes did not come back", report.Kills-report.Unavailable.N, 0)
 }
 
 func onOff(off bool) string {
