@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,11 +194,11 @@ func TestCatalog_Plan(t *testing.T) {
 // damaged is a place with one bad object.
 type damaged struct {
 	place.Place
-	name string
+	names []string
 }
 
 func (d damaged) Open(ctx context.Context, name string) (io.ReadCloser, error) {
-	if name == d.name {
+	if slices.Contains(d.names, name) {
 		return io.NopCloser(strings.NewReader("bad")), nil
 	}
 	return d.Place.Open(ctx, name)
@@ -219,7 +220,7 @@ func TestCatalog_SeqAt_BadObject(t *testing.T) {
 	c := catalog(t, p)
 	for name, needed := range objects {
 		for _, seq := range []dbaas.Seq{5, 7, 9, 11, 13, 15, 16} {
-			got, err := c.SeqAt(t.Context(), damaged{p, name}, entryAt(seq).At)
+			got, err := c.SeqAt(t.Context(), damaged{p, []string{name}}, entryAt(seq).At)
 			want, needs := needed[seq]
 			if !needs {
 				want = seq
@@ -229,6 +230,20 @@ func TestCatalog_SeqAt_BadObject(t *testing.T) {
 				t.Errorf("%s is bad, the time of entry %d: got %d, %v, want %d, and the object named: %v", name, seq, got, err, want, needs)
 			}
 		}
+	}
+}
+
+// SeqAt names every bad object that it met, so that nobody believes that the others are good.
+func TestCatalog_SeqAt_BadObjects(t *testing.T) {
+	t.Parallel()
+	p := place.Folder(t.TempDir())
+	putSnapshot(t, p, 4)
+	putSegment(t, p, 5, 12, 1)
+	names := []string{putSnapshot(t, p, 10), putSegment(t, p, 13, 16, 5)}
+	got, err := catalog(t, p).SeqAt(t.Context(), damaged{p, names}, entryAt(13).At)
+	bad, named := errors.AsType[*archive.BadObjectError](err)
+	if got != 13 || !named || bad.Name != names[0] || !slices.Equal(bad.Also, names[1:]) || !strings.Contains(err.Error(), names[1]) {
+		t.Errorf("got %d, %v, want 13 and %v", got, err, names)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"strings"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -39,10 +40,15 @@ const Version = 1
 type BadObjectError struct {
 	Name string
 	Err  error
+	Also []string // names of other bad objects
 }
 
 func (e *BadObjectError) Error() string {
-	return fmt.Sprintf("archive object %s is bad: %v", e.Name, e.Err)
+	text := fmt.Sprintf("archive object %s is bad: %v", e.Name, e.Err)
+	if len(e.Also) > 0 {
+		text += "; bad too: " + strings.Join(e.Also, ", ")
+	}
+	return text
 }
 
 // Unwrap returns the reason.

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,26 +125,31 @@ var ErrBeforeAll = errors.New("the archive begins after this time")
 
 // SeqAt returns the position of the last entry that was committed at or before a time. It reads some headers and at
 // most one segment. The error is ErrBeforeAll, or a *NotRestorableError if that entry may lie in a gap. Bad objects are left
-// out, and more is read, as long as the position is certain without them. Otherwise the error is the first one's
-// *BadObjectError, and SeqAt returns the first position that may need that object; 0 if not known.
+// out, and more is read, as long as the position is certain without them. Otherwise the error is a *BadObjectError
+// with all of them, and SeqAt returns the first position that may need one of them; 0 if not known.
 func (c *Catalog) SeqAt(ctx context.Context, p place.Place, at time.Time) (dbaas.Seq, error) {
 	newest, _ := c.Newest() // the bad objects' names count.
-	var first *BadObjectError
+	var failed *BadObjectError
 	for good := c; ; {
 		seq, err := good.seqAt(ctx, p, at, newest)
 		bad, ok := errors.AsType[*BadObjectError](err)
 		if ok {
-			first, good = cmp.Or(first, bad), good.Without(bad.Name)
+			if failed == nil {
+				failed = bad
+			} else {
+				failed.Also = append(failed.Also, bad.Name)
+			}
+			good = good.Without(bad.Name)
 			continue
 		}
-		if first == nil || err == nil {
+		if failed == nil || err == nil {
 			return seq, err
 		}
 		if not, ok := errors.AsType[*NotRestorableError](err); ok {
-			return not.Seq, first
+			return not.Seq, failed
 		}
 		if errors.Is(err, ErrBeforeAll) {
-			return 0, first
+			return 0, failed
 		}
 		return 0, err
 	}

@@ -297,15 +297,18 @@ func lists(c *archive.Catalog, name string) bool {
 		slices.ContainsFunc(c.Snapshots, func(s archive.Snapshot) bool { return s.Name == name })
 }
 
-// nearest adds to the error of a bad object which positions can be restored without that object. Other errors stay as
-// they are.
+// nearest adds to an error about bad objects which positions can be restored without them. Other errors stay as they are.
 func nearest(c *archive.Catalog, seq dbaas.Seq, err error) error {
 	bad, ok := errors.AsType[*archive.BadObjectError](err)
 	if !ok {
 		return err
 	}
+	c = c.Without(bad.Name)
+	for _, name := range bad.Also {
+		c = c.Without(name)
+	}
 	text := "nothing can be restored without it"
-	if ranges := c.Without(bad.Name).Ranges(); len(ranges) > 0 {
+	if ranges := c.Ranges(); len(ranges) > 0 {
 		text = "without it can be restored: " + around(ranges, seq)
 	}
 	return fmt.Errorf("%w; %s", err, text)
