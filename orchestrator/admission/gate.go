@@ -92,10 +92,15 @@ type Gate struct {
 	changing sync.Mutex // held while the settings are read or changed
 }
 
-// announced has a state of each breaker.
+// announced has what was published last of each breaker.
 type announced struct {
-	needs        [needs]State
-	event, depth State
+	needs        [needs]published
+	event, depth published
+}
+
+type published struct {
+	state State
+	held  bool // by an operator
 }
 
 // New returns a Gate. While Run runs, the Gate follows the depth of the write queue and the settings in the
@@ -211,13 +216,16 @@ func effective(b Breaker, setting string) (_ Breaker, held bool) {
 }
 
 // announce publishes the state in which requests meet a breaker, unless it was published last. The caller holds g.mu.
-func (g *Gate) announce(name string, last *State, b Breaker, setting string) {
-	b, _ = effective(b, setting)
-	if b.State == *last {
+func (g *Gate) announce(name string, last *published, b Breaker, setting string) {
+	before := *last
+	b, last.held = effective(b, setting)
+	if last.state = b.State; b.State == before.state {
 		return
 	}
-	c := Change{Name: name, From: last.String(), To: b.State.String(), Why: b.Why}
-	*last = b.State
+	c := Change{Name: name, From: before.state.String(), To: b.State.String(), Why: b.Why}
+	if c.Why == "" && before.held {
+		c.Why = "no operator holds it any more"
+	}
 	g.cfg.Log.Warn("breaker changed", "breaker", name, "from", c.From, "to", c.To, logkey.Reason, c.Why)
 	g.cfg.Event(EventBreaker, c)
 }

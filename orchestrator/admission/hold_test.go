@@ -1,10 +1,12 @@
 package admission
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
 )
 
 // hold makes an operator hold breakers, given by name.
@@ -23,11 +25,11 @@ func TestGate_HeldBreaker_Events(t *testing.T) {
 		fault         func(*rig) // while the breaker is held
 		holding, then []string   // events
 	}{
-		"open":         {"master", "open", func(*rig) {}, []string{"master closed open" + byHand}, []string{"master open closed, "}},
+		"open":         {"master", "open", func(*rig) {}, []string{"master closed open" + byHand}, []string{"master open closed, no operator holds it any more"}},
 		"closed":       {"master", "closed", func(r *rig) { r.lose(master, true) }, nil, []string{"master closed open, no master for 2 s"}},
-		"depth open":   {"depth", "open", func(*rig) {}, []string{"depth closed open" + byHand}, []string{"depth open closed, "}},
+		"depth open":   {"depth", "open", func(*rig) {}, []string{"depth closed open" + byHand}, []string{"depth open closed, no operator holds it any more"}},
 		"depth closed": {"depth", "closed", func(r *rig) { r.setReady(10001) }, nil, []string{"depth closed open, the write queue is too long"}},
-		"event open":   {"event", "open", func(*rig) {}, []string{"event closed open" + byHand}, []string{"event open closed, "}},
+		"event open":   {"event", "open", func(*rig) {}, []string{"event closed open" + byHand}, []string{"event open closed, no operator holds it any more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -56,7 +58,7 @@ func TestGate_HeldBreaker_Events(t *testing.T) {
 	}
 }
 
-// A breaker of the depth that is held closed refuses nothing; writes still wait while the queue is too deep.
+// A breaker of the depth that is held closed does not open; writes still wait while the queue is too deep.
 func TestGate_HeldDepth_Waits(t *testing.T) {
 	for _, ready := range []int{5001, 10001} {
 		play(t, nil, func(r *rig) {
@@ -72,4 +74,18 @@ func TestGate_HeldDepth_Waits(t *testing.T) {
 			r.near("admitted", 2.33)
 		})
 	}
+}
+
+// While the depth is not known, an operator lets writes pass by holding its breaker closed.
+func TestGate_HeldDepth_NotKnown(t *testing.T) {
+	play(t, func(cfg *Config) {
+		cfg.Ready = func(context.Context) (int, error) { return 0, mq.ErrUnavailable }
+	}, func(r *rig) {
+		r.until(1.53)
+		r.want("a write", r.write(nil), dbaas.ReasonDepthWait)
+		r.hold(object{"depth": "closed"})
+		began := r.seconds()
+		r.want("a write while the breaker is held", r.write(nil), "")
+		r.near("admitted", began)
+	})
 }

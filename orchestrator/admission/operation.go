@@ -284,7 +284,11 @@ func (g *Gate) lookDepth(now time.Time) (p Pass, admitted bool, err error) {
 	if manually && held == Open || !manually && g.long.State == Open {
 		return p, false, dbaas.Refuse(dbaas.ReasonDepthBreaker, max(0, g.long.Until.Sub(now)), "too many writes are waiting")
 	}
-	if max(own, g.depth.Operations) > g.rules.depth.Wait {
+	depth := g.depth.Operations
+	if manually && now.Sub(g.depth.at) >= depthKept {
+		depth = 0 // not known, and the operator wants writes to pass
+	}
+	if max(own, depth) > g.rules.depth.Wait {
 		return p, false, nil
 	}
 	if manually {
