@@ -47,7 +47,8 @@ func TestDispatcher_Gate(t *testing.T) {
 	})
 }
 
-// Once the gate is closed, the reads that gathered while another message was in flight are not sent.
+// Once the gate is closed, the reads that gathered while another message was in flight are not sent. A message that was
+// sent is sent again if its answer is lost.
 func TestDispatcher_Gate_BeforeEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -64,7 +65,8 @@ func TestDispatcher_Gate_BeforeEachMessage(t *testing.T) {
 		ask(t.Context(), d, read("b"), waits)
 		synctest.Wait()
 		closed.Store(true)
-		first.all()
+		first.end <- mq.ErrReplyLost
+		(<-messages).all()
 		if a := <-sent; a.err != nil {
 			t.Errorf("the read that was sent: got %v", a.err)
 		}
