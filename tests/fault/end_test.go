@@ -21,7 +21,7 @@ func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 			l := startLoad(t, sys)
 			fault.begin(t)
 			defer fault.heal(t)
-			sys.stop(t)
+			sys.terminate(t)
 			l.endBroken(t)
 			sys.checkLog(t)
 			l.checkFile(t)
