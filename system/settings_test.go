@@ -3,9 +3,13 @@ package system
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,11 +22,18 @@ import (
 type listing struct {
 	launch.Launcher
 
-	all []launch.Instance
-	err error
+	all   []launch.Instance
+	err   error
+	hangs bool
 }
 
-func (l *listing) List(context.Context) ([]launch.Instance, error) { return l.all, l.err }
+func (l *listing) List(ctx context.Context) ([]launch.Instance, error) {
+	if l.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return l.all, l.err
+}
 
 // The settings of the other parts are those of persdb and the launchers, and of every worker that runs. A part that cannot be
 // asked has an error. In one process there are no other parts.
@@ -55,6 +66,26 @@ func TestSettings_OfTheOtherParts(t *testing.T) {
 		t.Errorf("without a launcher (-want +got):\n%s", diff)
 	}
 }
+
+// A launcher that does not answer keeps nobody waiting for longer than one call may take, and the settings of persdb are there.
+func TestSettings_LauncherHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`[{"name":"--data"}]`))}, nil
+		})}
+		c := &orchestratorParts{backends: &backends{launcher: &listing{hangs: true}}}
+		c.others = []otherPart{{settings.Part{Part: "persdb"}, &rpc.Caller{Peer: "persdb", Base: "http://persdb", HTTP: store, MaxAnswer: maxSettings}}}
+		began := time.Now()
+		got := c.settings(t.Context())
+		if len(got) != 2 || len(got[0].Settings) != 1 || got[1].Error == "" || time.Since(began) > settings.AskTime {
+			t.Errorf("after %v: got %+v, want the settings of persdb, and an error for the workers", time.Since(began), got)
+		}
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // An address has no password.
 func TestAddressIn(t *testing.T) {

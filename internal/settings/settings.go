@@ -13,8 +13,8 @@ import (
 // Path is the route: GET answers the settings as a list.
 const Path = "/v1/settings"
 
-// askTime bounds a call: a part that is away must not delay the answers of the others for long.
-const askTime = time.Second
+// AskTime bounds a call: a part that is away must not delay the answers of the others for long.
+const AskTime = time.Second
 
 // Setting is a setting with its value and the value's source: default, environment or flag. The value of a secret is hidden.
 type Setting struct {
@@ -55,7 +55,7 @@ func With(all []Setting, next http.Handler) http.Handler {
 // Ask asks the part at an address.
 func (p Part) Ask(ctx context.Context, at *rpc.Caller) Part {
 	var err error
-	p.Settings, err = rpc.Call[[]Setting](ctx, at, rpc.Request{Method: http.MethodGet, Path: Path, Timeout: askTime}, nil)
+	p.Settings, err = rpc.Call[[]Setting](ctx, at, rpc.Request{Method: http.MethodGet, Path: Path, Timeout: AskTime}, nil)
 	if err != nil {
 		p.Error = err.Error()
 	}
