@@ -77,8 +77,12 @@ var ErrWrong = errors.New("writes were lost or doubled, or are there unasked")
 // ErrNotBack means that no write was acknowledged any more after a kill: the report's times end with the load.
 var ErrNotBack = errors.New("writes did not come back")
 
+// ErrNotCompared means that the writes could not be read back: whether some are lost, doubled or there unasked is not known.
+var ErrNotCompared = errors.New("the writes could not be read back")
+
 // Failover takes the master away repeatedly under a constant load, and measures how long no write is acknowledged. At the
-// end it looks for lost, doubled and unasked writes. With ErrWrong and ErrNotBack the report is complete.
+// end it looks for lost, doubled and unasked writes. With ErrWrong or ErrNotBack the report is complete, unless the error is
+// ErrNotCompared too.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{FailoverConfig: cfg, measured: newMeasured(""), steps: cfg.Progress.Plan(cfg.Kills)}
 	defer f.steps.End()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -107,7 +106,8 @@ func (l *failoverLoad) note(list *[]answered, a answered) loadgen.Outcome {
 	return loadgen.Outcome{}
 }
 
-// compare checks the database for acknowledged writes that are missing, and for writes that are there twice or unasked.
+// compare checks the database for acknowledged writes that are missing, and for writes that are there twice or unasked. With
+// ErrNotCompared report has no numbers of them.
 func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) error {
 	var got struct {
 		Results []struct {
@@ -116,17 +116,17 @@ func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) erro
 		} `json:"results"`
 	}
 	if err := l.f.call(ctx, http.MethodPost, "/db/query?level=linearizable", []string{"SELECT name, count(*) FROM " + l.table + " GROUP BY name"}, &got); err != nil {
-		return fmt.Errorf("read back: %w", err)
+		return fmt.Errorf("%w: %w", ErrNotCompared, err)
 	}
 	if len(got.Results) != 1 || got.Results[0].Error != "" {
-		return fmt.Errorf("read back: got %+v, want one result", got)
+		return fmt.Errorf("%w: got %+v, want one result", ErrNotCompared, got)
 	}
 	found := map[string]int{}
 	for _, row := range got.Results[0].Values {
 		name, named := row[0].(string)
 		n, counted := row[1].(float64)
 		if !named || !counted {
-			return errors.New("read back: a row is no name and number")
+			return fmt.Errorf("%w: a row is no name and number", ErrNotCompared)
 		}
 		found[name] = int(n)
 	}

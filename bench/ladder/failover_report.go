@@ -183,8 +183,8 @@ func spread(times []time.Duration) Spread {
 	return s
 }
 
-// notBack returns after how many kills no write was acknowledged any more.
-func (r *FailoverReport) notBack() int { return r.Kills - r.Unavailable.N }
+// NotBack returns after how many kills no write was acknowledged any more.
+func (r *FailoverReport) NotBack() int { return r.Kills - r.Unavailable.N }
 
 // wrong returns what makes the run fail.
 func (r *FailoverReport) wrong() error {
@@ -192,7 +192,7 @@ func (r *FailoverReport) wrong() error {
 	if r.Lost+r.Doubled+r.Unasked > 0 {
 		lost = fmt.Errorf("%w: %d lost, %d doubled, %d unasked", ErrWrong, r.Lost, r.Doubled, r.Unasked)
 	}
-	if n := r.notBack(); n > 0 {
+	if n := r.NotBack(); n > 0 {
 		away = fmt.Errorf("%w: no write was acknowledged after %d of %d kills", ErrNotBack, n, r.Kills)
 	}
 	return errors.Join(lost, away)
@@ -206,7 +206,7 @@ func (f *failover) goals(r *FailoverReport) []Goal {
 	}
 	var goals []Goal
 	atMost := func(name string, want, got float64) {
-		goals = append(goals, Goal{Name: "time without an acknowledgement, " + name, Want: want, AtMost: true, Got: got, Met: got <= want && r.notBack() == 0})
+		goals = append(goals, Goal{Name: "time without an acknowledgement, " + name, Want: want, AtMost: true, Got: got, Met: got <= want && r.NotBack() == 0})
 	}
 	switch {
 	case f.Mode == FailoverPlanned:

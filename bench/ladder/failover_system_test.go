@@ -40,6 +40,7 @@ const (
 	refuses = "does it and answers 503"
 	adds    = "adds one that was never sent"
 	stops   = "refuses all writes after the kill"
+	silent  = "the same, and all reads at the end"
 )
 
 func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -69,6 +70,9 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "" {
 			break // the load's: small, since it comes whether or not earlier ones are answered
 		}
+		if s.fault == silent {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
 		answer = map[string]any{"results": []any{map[string]any{"values": s.counts()}}}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
@@ -76,7 +80,7 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // insert does a write, and reports whether it is to be refused all the same.
 func (s *fakeSystem) insert(name string) (refused bool) {
-	if s.fault == stops {
+	if s.fault == stops || s.fault == silent {
 		return s.epoch > 0
 	}
 	faulty := s.fault != "" && s.writes%10 == 0
@@ -150,6 +154,9 @@ func TestFailover_WritesNeverBack_IsAnError(t *testing.T) {
 	r, err := (&fakeSystem{fault: stops}).measure(t, FailoverCrash)
 	if !errors.Is(err, ErrNotBack) || r == nil || r.Gap.Max == 0 || r.Writes.Refused == 0 {
 		t.Errorf("got %+v and %v, want the report and that writes did not come back", r, err)
+	}
+	if _, err = (&fakeSystem{fault: silent}).measure(t, FailoverCrash); !errors.Is(err, ErrNotBack) || !errors.Is(err, ErrNotCompared) {
+		t.Errorf("reads fail too: got %v, want that writes did not come back and were not compared", err)
 	}
 }
 

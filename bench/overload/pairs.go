@@ -71,7 +71,7 @@ func playFailover(ctx context.Context, s *stage) error {
 				cfg.Processes = &system.Processes{Bus: s.cfg.Environment.Bus, Coordinator: s.cfg.Environment.Coordinator + "/" + name, Prefix: name + ".", LogLevel: "error"}
 			}
 			report, err := ladder.Failover(ctx, cfg)
-			if err != nil && !errors.Is(err, ladder.ErrWrong) && !errors.Is(err, ladder.ErrNotBack) {
+			if judged := errors.Is(err, ladder.ErrWrong) || errors.Is(err, ladder.ErrNotBack); err != nil && !judged || errors.Is(err, ladder.ErrNotCompared) {
 				return err
 			}
 			refused[off] += report.Writes.Refused + report.Reads.Refused
@@ -91,7 +91,7 @@ func (r *Result) failover(run string, report *ladder.FailoverReport) {
 	r.Failover = append(r.Failover, report)
 	r.check(run+"writes lost or doubled", report.Lost+report.Doubled, 0)
 	r.check(run+"refused writes that were done all the same", report.Unasked, 0)
-	r.check(run+"kills after which writes did not come back", report.Kills-report.Unavailable.N, 0)
+	r.check(run+"kills after which writes did not come back", report.NotBack(), 0)
 }
 
 func onOff(off bool) string {
