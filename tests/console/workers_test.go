@@ -60,7 +60,7 @@ func (p *page) check() {
 	p.click("Check")
 }
 
-// The check asks first, since it can restart a worker. Escape sends nothing.
+// The check asks first, since a worker may discard its replica. Escape sends nothing.
 func TestWorkers_Check_AsksFirst(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "workers")
 	p.wait(`button('Run the check')`)
@@ -68,7 +68,7 @@ func TestWorkers_Check_AsksFirst(t *testing.T) {
 window.fetch = (path, options) => { if (path === '/api/v1/check') window.checks++; return real(path, options) };
 return true })()`)
 	p.click("Run the check")
-	p.wait(`document.querySelector('dialog').open && text().includes('restarted')`)
+	p.wait(`document.querySelector('dialog').open && text().includes('discards its replica')`)
 	p.do(chromedp.KeyEvent("\x1b"))
 	p.wait(`!document.querySelector('dialog').open`)
 	p.check()

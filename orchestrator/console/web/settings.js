@@ -36,7 +36,7 @@ export function settings(app) {
   const licences = h('div', {});
   const button = h('button', { type: 'button', class: 'act', onclick: () => said.run(button, bundle) }, 'Download support bundle');
 
-  // bundle saves what the signed-in role may see. A part that cannot be had is there with its error, and told; a part that
+  // bundle saves what the signed-in role may see. A part that cannot be had is saved as its error, and named in the message; a part that
   // this orchestrator does not have, which is answered 404, only has its error.
   async function bundle() {
     const paths = { settings: '/api/v1/settings', cluster: '/api/v1/cluster', scaling: '/api/v1/scaling', decisions: '/api/v1/scaling/decisions', cache: '/api/v1/cache', status: '/status' };

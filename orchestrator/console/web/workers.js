@@ -42,7 +42,7 @@ export function workers(app) {
   function runCheck() {
     return act(check, {
       title: 'Run the check?', verb: 'Check',
-      consequence: 'It reads the whole database, at persdb and at every worker. A worker whose rows differ is restarted.',
+      consequence: 'It reads the whole log, and the whole database at persdb and at every worker. A worker whose rows differ discards its replica, and serves no reads until it has fetched a new one.',
       send: () => call('POST', '/api/v1/check'),
       done: ({ ok, invariants }) => {
         report.replaceChildren(h('h3', {}, 'Check'), table([['Invariant'], ['Result'], ['Detail', 'long']],
