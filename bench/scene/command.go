@@ -75,7 +75,7 @@ func (c *Command[T]) parse(args []string, stderr io.Writer) (name string, s Sett
 	return name, s, err
 }
 
-// AtLeast returns an error unless all values of the flags what are at least least. It is for Check.
+// AtLeast returns an error if one of values is below least. what names their flags in the error. It is for Check.
 func AtLeast[T cmp.Ordered](least T, what string, values ...T) error {
 	if slices.Min(values) < least {
 		return fmt.Errorf("%s must be at least %v", what, least)

@@ -14,7 +14,7 @@ import (
 
 // launcherCommand is `rideshare launcher`.
 type launcherCommand struct {
-	Listen      string `default:"127.0.0.1:9600" placeholder:"ADDR" env:"LAUNCHER_LISTEN" help:"Listen address of the internal API, host:port or unix:///path. Who reaches it can start and end workers of this system, and nothing else (${default})."`
+	Listen      string `default:"127.0.0.1:9600" placeholder:"ADDR" env:"LAUNCHER_LISTEN" help:"Listen address of the internal API, host:port or unix:///path. Who reaches it can start, end and list workers of this system, and read its settings without secrets, and nothing else (${default})."`
 	TokenFile   string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that callers must have. None: no authentication."`
 	Engine      string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
 	Data        string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`

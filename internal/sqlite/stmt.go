@@ -117,8 +117,8 @@ var ErrNoStatement = &dbaas.Error{Code: dbaas.CodeInvalid, Message: "there is no
 // whole rest for each statement of a long text would take time proportional to the square of its length.
 const windowBytes = 64 << 10
 
-// prepareFirst prepares the first statement in a text, which may be longest bytes long, and returns where it begins and
-// ends. It tries ever larger windows until the statement ends in one.
+// prepareFirst prepares the first statement in a text, and returns where it begins and ends. The statement may be up to longest
+// bytes long; the text may have any length. prepareFirst tries ever larger windows until the statement ends in one.
 func (c *Conn) prepareFirst(sql string, longest int) (p uintptr, from, to int, err error) {
 	for n := windowBytes; ; n *= 8 {
 		window := sql[:min(n, longest)]

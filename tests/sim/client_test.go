@@ -205,7 +205,7 @@ func (c *client) sendTwice(o *orchestrator, op dbaas.Operation, patience time.Du
 	result, code := c.send(o, op, patience)
 	second := <-twin
 	if diff := cmp.Diff(result, second.result); code == dbaas.CodeOK && second.code == dbaas.CodeOK && diff != "" {
-		c.w.fail(fmt.Errorf("write %s: two answers, the second is another one (-first +second):\n%s", op.ID, diff))
+		c.w.fail(fmt.Errorf("write %s: the two orchestrators gave different answers (-first +second):\n%s", op.ID, diff))
 	}
 	if code == dbaas.CodeOK || second.code == dbaas.CodeUnavailable {
 		return result, code

@@ -47,7 +47,7 @@ func TestExpire_HoldsAreNotSwept(t *testing.T) {
 		r.instances.Use("http://service")
 		expire(ctx, r)
 		r.Change(func(result *scene.Result) {
-			if got, want := fmt.Sprint(result.Check.Wrong.First), "[goods 5: 7 units are still held, want 0]"; got != want {
+			if got, want := fmt.Sprint(result.Check.Wrong.First), "[goods 5: 7 units are held, want 0]"; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		})

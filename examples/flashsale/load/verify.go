@@ -52,7 +52,7 @@ func (r *run) untilHeld(ctx context.Context, g *goods, want int) {
 		a = r.audit(ctx, g)
 	}
 	if a.Held != want && ctx.Err() == nil {
-		r.Wrong("goods %d: %d units are still held, want %d", g.ID, a.Held, want)
+		r.Wrong("goods %d: %d units are held, want %d", g.ID, a.Held, want)
 	}
 }
 

@@ -40,7 +40,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Flags: func(flags *flag.FlagSet) {
 			flags.StringVar(&s.service, "service", "http://127.0.0.1:8084", "`URL` of skilift")
 			flags.IntVar(&s.threads, "threads", 128, "ski-180k: `n`")
-			flags.DurationVar(&s.deadline, "deadline", 10*time.Second, "ski-breaker: that of the service; no answer may come more than a second later")
+			flags.DurationVar(&s.deadline, "deadline", 10*time.Second, "ski-breaker: the --deadline of the service; an answer that comes more than a second after it is wrong")
 			flags.StringVar(&s.days, "days", "", "ski-200k: `days`, one after the other, such as 1,2,3 (default one at random)")
 		},
 		Check: func() error {

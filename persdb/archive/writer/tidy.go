@@ -14,7 +14,7 @@ import (
 	"rideshare/persdb/archive"
 )
 
-// tidy tidies the objects, and removes what was left unfinished, also if a bad object ends the first.
+// tidy runs tidyObjects, and then removes unfinished uploads, even if tidyObjects failed.
 func (a *Archiver) tidy(ctx context.Context) error {
 	ctx, cancel := wait.UntilStalled(ctx, quiet)
 	defer cancel()
