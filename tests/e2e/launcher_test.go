@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/settings"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -144,6 +145,30 @@ func (p *parts) ready(t *testing.T) []int {
 	return pids
 }
 
+// wantSettings checks that the orchestrator tells the settings of every other part.
+func (p *parts) wantSettings(t *testing.T) {
+	t.Helper()
+	resp, err := http.Get("http://" + p.orchestrator + "/api/v1/settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var told struct{ Parts []settings.Part }
+	if err = json.NewDecoder(resp.Body).Decode(&told); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, part := range told.Parts {
+		names = append(names, part.Part)
+		if part.Error != "" || !slices.ContainsFunc(part.Settings, func(s settings.Setting) bool { return s.Source == "flag" }) {
+			t.Errorf("the settings of %s %s: got %v and error %q, want some from flags", part.Part, part.Instance, part.Settings, part.Error)
+		}
+	}
+	if want := []string{"persdb", "launcher", "worker", "worker"}; !slices.Equal(names, want) {
+		t.Errorf("got the settings of %v, want those of %v", names, want)
+	}
+}
+
 // Workers are the launcher's: they outlive the orchestrator, whether that is told to end or killed, and the next one
 // takes them as they are. They end with the launcher, and a new one gets new ones.
 func TestLauncher_WorkersOutliveTheOrchestrator(t *testing.T) {
@@ -151,6 +176,7 @@ func TestLauncher_WorkersOutliveTheOrchestrator(t *testing.T) {
 	p := startParts(t)
 	p.startOrchestrator(t)
 	first := p.ready(t)
+	p.wantSettings(t)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		one := p.processes["orchestrator"]
 		if err := one.signal(signal); err != nil {
