@@ -112,6 +112,7 @@ func TestClusterInit_WrongHosts(t *testing.T) {
 	for name, hosts := range map[string][]string{
 		"Two": {"a=10.0.0.1", "b=10.0.0.2"}, "NameTwice": {"a=10.0.0.1", "a=10.0.0.2", "c=10.0.0.3"}, "AddressTwice": {"a=10.0.0.1", "b=10.0.0.1", "c=10.0.0.3"},
 		"NoName": {"10.0.0.1", "b=10.0.0.2", "c=10.0.0.3"}, "NoDot": {"a=one", "b=10.0.0.2", "c=10.0.0.3"}, "Capital": {"A=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3"},
+		"LongName": {strings.Repeat("a", 33) + "=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, out, err := initCluster(t, hosts...)

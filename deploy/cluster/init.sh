@@ -24,7 +24,7 @@ dir=${1%/} # DIR.new is beside it
 shift
 names=() addresses=()
 for host; do
-  [[ $host =~ ^([a-z][a-z0-9-]*)=([A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+)$ ]] || die "'$host' is not NAME=ADDRESS: small letters for the name, an IP address or a name with a dot for the address"
+  [[ $host =~ ^([a-z][a-z0-9-]{0,31})=([A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+)$ ]] || die "'$host' is not NAME=ADDRESS: 1 to 32 small letters, digits and - for the name, an IP address or a name with a dot for the address"
   [[ " ${names[*]} " != *" ${BASH_REMATCH[1]} "* && " ${addresses[*]} " != *" ${BASH_REMATCH[2]} "* ]] || die "$host: each host has its own name and address"
   names+=("${BASH_REMATCH[1]}") addresses+=("${BASH_REMATCH[2]}")
 done
