@@ -146,6 +146,7 @@ type Loop struct {
 	starts       startLimit
 	startFailed  map[string]time.Time // when a start last failed on each host, or a worker that was not proven ended there
 	nextID       int
+	values       map[string][]byte // of the coordinator, as last seen
 	view         view
 	busSince     time.Time   // as Observed.BusSince
 	looked       wait.Signal // notified in each pass
