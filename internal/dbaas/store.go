@@ -67,7 +67,7 @@ type Sizes struct {
 	File int64 `json:"file"`
 	// DiskFree is the free space on the file's disk.
 	DiskFree int64 `json:"disk_free"`
-	// Full reports that Limit has stopped an operation, and that hardly any space has become free since.
+	// Full reports that Limit has stopped an operation while Tables was near it, and that hardly any space has become free since.
 	Full bool `json:"full"`
 	// DiskFull reports that the last write failed for lack of disk space.
 	DiskFull bool `json:"disk_full"`

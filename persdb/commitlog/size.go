@@ -11,8 +11,8 @@ import (
 
 // warnAt and roomyAt are percentages of the limit.
 const (
-	warnAt  = 80 // above it a warning is logged
-	roomyAt = 95 // below it a full database no longer counts as full
+	warnAt  = 80 // above it a warning is logged, and a refused write means that the database is full
+	roomyAt = 95 // below it a full database is no longer full after the next write
 )
 
 // measure records the size of the tables. The caller owns the connection, and no transaction is open.
@@ -102,9 +102,13 @@ func (s *Store) outgrown() *dbaas.Error {
 		return errDiskFull
 	}
 	const mib = 1 << 20
-	s.outgrew.Store(true)
-	return dbaas.Errorf(dbaas.CodeFull, "the database is full: %d of %d MiB; delete rows or raise MAX_DATABASE_MIB",
-		(s.tables.Load()+mib-1)/mib, s.cfg.MaxTables/mib)
+	what := "the database is full"
+	if s.tables.Load() < s.cfg.MaxTables/100*warnAt { // other writes have room
+		what = "the write needs more room than the database has left"
+	} else {
+		s.outgrew.Store(true)
+	}
+	return dbaas.Errorf(dbaas.CodeFull, "%s: %d of %d MiB; delete rows or raise MAX_DATABASE_MIB", what, (s.tables.Load()+mib-1)/mib, s.cfg.MaxTables/mib)
 }
 
 // Sizes returns the present sizes of the database. It does not wait for commits.

@@ -88,7 +88,7 @@ func TestStore_Commit_DatabaseIsFull(t *testing.T) {
 	run := func(o dbaas.Operation) string {
 		t.Helper()
 		r := storetest.Commit(t, s, epoch, o).Results[0]
-		if r.Code == dbaas.CodeFull && r.Message != "the database is full: 2 of 2 MiB; delete rows or raise MAX_DATABASE_MIB" {
+		if r.Code == dbaas.CodeFull && !strings.HasSuffix(r.Message, ": 2 of 2 MiB; delete rows or raise MAX_DATABASE_MIB") {
 			t.Errorf("message %q", r.Message)
 		}
 		return outcome(r)
@@ -101,6 +101,9 @@ func TestStore_Commit_DatabaseIsFull(t *testing.T) {
 	}
 	if got := sizes(t, s).Tables; got > 2*mib || got < 2*mib-100_000 {
 		t.Errorf("full at %d bytes", got)
+	}
+	if !sizes(t, s).Full {
+		t.Error("the store does not say that it is full")
 	}
 	if got := run(op(1000, "CREATE INDEX more ON users(password)")); got != "refused full" {
 		t.Errorf("CREATE INDEX: %s", got)
@@ -121,9 +124,6 @@ func TestStore_Commit_DatabaseIsFull(t *testing.T) {
 		t.Errorf("the insert again: %s", got)
 	}
 	storetest.NewReplica(t, s).Follow(t, s)
-	if !sizes(t, s).Full {
-		t.Error("the store does not say that it is full")
-	}
 	if got := run(op(4000, "DELETE FROM users")); got != "ok" {
 		t.Errorf("DELETE of all: %s", got)
 	}
@@ -132,6 +132,24 @@ func TestStore_Commit_DatabaseIsFull(t *testing.T) {
 	}
 	if got := sizes(t, s); got.Tables > 200_000 || got.Full || got.Limit != 2*mib || got.Log < 2*mib || got.File < got.Log || got.DiskFree <= 0 {
 		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+// A write that is larger than what is left does not make a database full that has room for others.
+func TestStore_Commit_WriteTooLarge_DatabaseIsNotFull(t *testing.T) {
+	s := open(t, commitlog.Config{MaxTables: 2 << 20})
+	epoch := storetest.Claim(t, s)
+	insert := func(n, size int) dbaas.OperationResult {
+		return storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('%d', printf('%%.*c', %d, 'x'))", n, size))).Results[0]
+	}
+	if got := insert(1, 3<<20); got.Code != dbaas.CodeFull || !strings.HasPrefix(got.Message, "the write needs more room than the database has left: 1 of 2 MiB") {
+		t.Errorf("a write of 3 MiB: got %v", got)
+	}
+	if sizes(t, s).Full {
+		t.Error("the store says that it is full")
+	}
+	if got := outcome(insert(2, 50_000)); got != "ok" {
+		t.Errorf("a small write: got %s", got)
 	}
 }
 
