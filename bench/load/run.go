@@ -61,7 +61,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	// The run may have been ended early; its writes are still checked.
 	ctx = context.WithoutCancel(ctx)
 	_, _ = fmt.Fprintln(cfg.Progress, "checking that everything acknowledged is there, once") // progress only.
+	end := cfg.Progress.Timed(verifyLimit, "checking what was acknowledged")
 	result.Check = d.verify(ctx)
+	end()
 	if cfg.Clean {
 		if err = d.clean(ctx); err != nil {
 			return result, fmt.Errorf("clean up: %w", err)
@@ -79,8 +81,8 @@ func reachable(ctx context.Context, c *client) error {
 		client     *api.Client
 	}{
 		{"--orchestrator", "/api/v1/worker/list", c.orchestrator},
-		{"--users", "/api/v1/users/_count", c.users},
-		{"--rides", "/api/v1/rides/count", c.rides},
+		{"--users, --gateway", "/api/v1/users/_count", c.users},
+		{"--rides, --gateway", "/api/v1/rides/count", c.rides},
 	} {
 		if r := target.client.Call(ctx, http.MethodGet, target.path, nil); r.Failure(http.StatusOK) != "" {
 			if wrapped, ok := errors.AsType[*url.Error](r.Err); ok {

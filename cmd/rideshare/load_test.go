@@ -85,4 +85,11 @@ func TestLoad_NobodyThere_ExitsFailed(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr.String(), "no system there, set --orchestrator or --ready-file: GET http://127.0.0.1:1/api/v1/worker/list: dial tcp") {
 		t.Errorf("got %d, %s, want %d and what to do", code, &stderr, exitFailed)
 	}
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]\n")) }))
+	defer there.Close()
+	stderr.Reset()
+	code = run(t.Context(), []string{"load", "--orchestrator", there.URL, "--gateway", "http://127.0.0.1:1"}, &stdout, &stderr)
+	if code != exitFailed || !strings.Contains(stderr.String(), "no system there, set --users, --gateway or --ready-file: GET http://127.0.0.1:1/") {
+		t.Errorf("a wrong gateway: got %d, %s, want %d and what to do", code, &stderr, exitFailed)
+	}
 }
