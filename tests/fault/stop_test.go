@@ -93,6 +93,7 @@ func (s *system) awaitNoChild(t *testing.T) {
 		}
 		return nil
 	})
+	_ = os.Remove(s.readyFile())
 }
 
 // processes returns the pids of this system's processes, by the marker in
