@@ -246,10 +246,12 @@ func (g *Gate) count(weight int, now time.Time) (rest time.Duration, admitted bo
 	}
 	before := g.event.Open
 	g.event, admitted = g.rules.event.Next(g.event, weight, now)
-	if before && !g.event.Open {
-		g.closings++
+	if before != g.event.Open {
+		if before {
+			g.closings++
+		}
+		g.announceEvent("an interval with few operations")
 	}
-	g.announceEvent("an interval with few operations")
 	return g.rules.event.rest(g.event, now), admitted
 }
 
@@ -276,12 +278,12 @@ func (g *Gate) passDepth(ctx context.Context, user string, deadline time.Time) (
 func (g *Gate) lookDepth(now time.Time) (p Pass, admitted bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	held, manually := manual(g.settings.Breakers.Depth)
 	own := int(g.own.Load())
 	if own > g.rules.depth.Open {
 		g.judge(Depth{Operations: own, at: g.depth.at}, now)
 	}
-	if manually && held == Open || !manually && g.long.State == Open {
+	met, manually := effective(g.long, g.settings.Breakers.Depth)
+	if met.State == Open {
 		return p, false, dbaas.Refuse(dbaas.ReasonDepthBreaker, max(0, g.long.Until.Sub(now)), "too many writes are waiting")
 	}
 	depth := g.depth.Operations
