@@ -49,6 +49,17 @@ func damage(t *testing.T, dir, name string, at int) {
 	}
 }
 
+// badSnapshot returns a store with an entry more than its archive in dir has, and the archive's bad snapshot.
+func badSnapshot(t *testing.T) (dir string, s *source, p place.Place, bad string) {
+	t.Helper()
+	dir = t.TempDir()
+	s, p = archived(t, dir)
+	bad = catalog(t, s, p).Snapshots[0].Name
+	damage(t, dir, bad, headerByte)
+	s.insert(t, 1)
+	return dir, s, p, bad
+}
+
 // goesOn lets another process go on with the archive. Only the merging and removing may fail, because of the bad object.
 func goesOn(t *testing.T, s *source, p place.Place, bad string) {
 	t.Helper()
@@ -74,11 +85,7 @@ func TestArchiver_BadSnapshot_Replaced(t *testing.T) {
 // After a bad newest snapshot another one is made, and new entries are archived.
 func TestArchiver_BadSnapshot_Followed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, p := archived(t, dir)
-	bad := catalog(t, s, p).Snapshots[0].Name
-	damage(t, dir, bad, headerByte)
-	s.insert(t, 1)
+	_, s, p, bad := badSnapshot(t)
 	goesOn(t, s, p, bad)
 	if diff := cmp.Diff([]archive.Range{to(3, 3)}, catalog(t, s, p).Without(bad).Ranges()); diff != "" {
 		t.Errorf("ranges without the bad snapshot (-want +got):\n%s", diff)
@@ -111,11 +118,7 @@ func TestArchiver_BadSegment_StoredAgain(t *testing.T) {
 // What was left unfinished is removed although a bad object prevents merging and removing.
 func TestArchiver_BadObject_UnfinishedRemoved(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, p := archived(t, dir)
-	bad := catalog(t, s, p).Snapshots[0].Name
-	damage(t, dir, bad, headerByte)
-	s.insert(t, 1)
+	dir, s, p, bad := badSnapshot(t)
 	left := filepath.Join(dir, ".unfinished", "left")
 	old := s.Now().Add(-2 * day)
 	if err := errors.Join(os.WriteFile(left, nil, 0o600), os.Chtimes(left, old, old)); err != nil {
