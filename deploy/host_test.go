@@ -52,6 +52,7 @@ func (h *clusterHost) do(verb string, args ...string) (said, calls string, faile
 	h.write(filepath.Join(h.engine, "calls"), "")
 	cmd := exec.CommandContext(h.t.Context(), filepath.Join(h.root, "deploy", "cluster", "cluster.sh"), append([]string{verb, h.dir}, args...)...)
 	cmd.Env = append(os.Environ(), "PROJECT=", "RIDESHARE_IMAGE=", "RABBITMQ_IMAGE=", "ENGINE="+h.engine, "PATH="+filepath.Join(h.engine, "bin")+":"+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, h.env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), h.read(filepath.Join(h.engine, "calls")), err != nil
 }

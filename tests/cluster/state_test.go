@@ -165,17 +165,25 @@ func (h *host) zookeeper(t *testing.T) (string, error) {
 // awaitWhole waits until every part of every host serves, and each replica of each part is current.
 func (c *cluster) awaitWhole(t *testing.T) {
 	t.Helper()
-	for _, whole := range []func(*testing.T) error{c.wholeSystem, c.wholePostgres, c.wholeZooKeeper, c.wholeRabbitMQ, c.wholeSystem} {
-		testenv.Eventually(t, wholeLimit, func() error {
-			err := whole(t)
-			if err != nil {
-				time.Sleep(lookAgain)
-			}
-			return err
-		})
+	c.awaitSystem(t)
+	if _, err := c.runScript(t, "whole"); err != nil {
+		t.Fatal(err)
 	}
+	c.awaitSystem(t)
 }
 
+func (c *cluster) awaitSystem(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, wholeLimit, func() error {
+		err := c.wholeSystem(t)
+		if err != nil {
+			time.Sleep(lookAgain)
+		}
+		return err
+	})
+}
+
+// wholeSystem asks more than cluster.sh whole: the number of the workers, and on how many hosts they are.
 func (c *cluster) wholeSystem(t *testing.T) error {
 	t.Helper()
 	var errs []error
@@ -203,69 +211,18 @@ func (c *cluster) wholeSystem(t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-func (c *cluster) wholePostgres(t *testing.T) error {
+// runScript runs a verb of cluster.sh for the first host.
+func (c *cluster) runScript(t *testing.T, verb string) (string, error) {
 	t.Helper()
-	var seen []string
-	for _, h := range c.hosts {
-		said, err := c.psql(t.Context(), h, "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE (SELECT count(*)::text FROM pg_stat_replication WHERE state='streaming') END")
-		if err != nil {
-			return err
-		}
-		seen = append(seen, said)
-	}
-	slices.Sort(seen)
-	if !slices.Equal(seen, []string{"2", "standby", "standby"}) {
-		return fmt.Errorf("PostgreSQL: got %v, want a primary with 2 standbys that stream", seen)
-	}
-	return nil
-}
-
-func (c *cluster) wholeZooKeeper(t *testing.T) error {
-	t.Helper()
-	var seen []string
-	for _, h := range c.hosts {
-		said, err := h.zookeeper(t)
-		if err != nil {
-			return err
-		}
-		_, mode, _ := strings.Cut(said, "Mode: ")
-		mode, _, _ = strings.Cut(mode, "\n")
-		seen = append(seen, mode)
-	}
-	slices.Sort(seen)
-	if !slices.Equal(seen, []string{"follower", "follower", "leader"}) {
-		return fmt.Errorf("ZooKeeper: got %v, want a leader and two followers", seen)
-	}
-	return nil
-}
-
-// wholeRabbitMQ asks every node, since a node that was away may believe to be whole without the others. One node asks the others:
-// each start of rabbitmqctl takes seconds. The members of a quorum queue must have what was committed: if another node is lost before
-// that, a member that lacks entries may wait two minutes for them, and so do the writes.
-func (c *cluster) wholeRabbitMQ(t *testing.T) error {
-	t.Helper()
-	const (
-		ask = "All = rabbit_mnesia:cluster_nodes(all), {Running, Silent} = rpc:multicall(All, rabbit_mnesia, cluster_nodes, [running], 2000), " +
-			"{Partitions, _} = rpc:multicall(All, rabbit_node_monitor, partitions, [], 2000), " +
-			"Status = fun(Q) -> rabbit_quorum_queue:status(<<\"/\">>, Q) end, Get = fun proplists:get_value/2, " +
-			"Caught = fun(Q) -> Committed = lists:max([Get(<<\"Commit Index\">>, M) || M <- Status(Q)]), Now = Status(Q), " +
-			"lists:sort([Get(<<\"Raft State\">>, M) || M <- Now]) =:= [follower, follower, leader] andalso " +
-			"length(lists:usort([Get(<<\"Term\">>, M) || M <- Now])) =:= 1 andalso lists:all(fun(M) -> Get(<<\"Log Index\">>, M) >= Committed end, Now) end, " +
-			"{[length(R) || R <- Running], Silent, lists:append(Partitions), [Caught(Q) || Q <- [<<\"writeQ.v3\">>, <<\"dead.write.v3\">>]]}."
-		want = "{[3,3,3],[],[],[true,true]}"
-	)
-	said, err := c.hosts[0].exec(t, "rabbitmq", "rabbitmqctl", "-q", "eval", ask)
-	if err == nil && said != want {
-		err = fmt.Errorf("RabbitMQ: got %s, want %s: how many nodes each node finds, the nodes that do not answer, the partitions, and whether the members of the queues have caught up", said, want)
-	}
-	return err
+	h := c.hosts[0]
+	return c.run(t.Context(), "env", "PROJECT="+h.project, "HOST_NETWORK=container:"+h.project, fmt.Sprintf("WAIT_LIMIT=%.0f", wholeLimit.Seconds()),
+		"./deploy/cluster/cluster.sh", verb, filepath.Join(c.dir, h.name))
 }
 
 // check is `rideshare check` of the whole system.
 func (c *cluster) check(t *testing.T) {
 	t.Helper()
-	h := c.hosts[0]
-	out, err := c.run(t.Context(), "env", "HOST_NETWORK=container:"+h.project, "./deploy/cluster/cluster.sh", "check", filepath.Join(c.dir, h.name))
+	out, err := c.runScript(t, "check")
 	if err != nil {
 		t.Fatal(err)
 	}
