@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +24,6 @@ const (
 	away = 15 * time.Second
 	// backLimit bounds how long writes may be away after a loss; it only ends a broken run. CLUSTER.md has the times that are reached.
 	backLimit = 90 * time.Second
-	// readGoal is the time within which reads may fail, and writeGoal the longest time without an acknowledged write, of the slowest
-	// kind of loss. The logs of a loss that takes longer than a goal are kept.
-	readGoal, writeGoal = 2 * time.Second, 15 * time.Second
 	// wholeGoal is far more than the cluster usually takes to be whole again.
 	wholeGoal = time.Minute
 	// wholeLimit bounds how long the cluster may take to be whole again after a host has returned.
@@ -56,6 +54,7 @@ func TestCluster(t *testing.T) {
 	t.Run("acknowledged", l.verify)
 	t.Run("registers", r.verify)
 	t.Run("check", c.check)
+	t.Run("goals", report.verify)
 }
 
 // loseAll loses each host in each way, and each leader. It ends at the first loss after which the cluster is not whole.
@@ -101,9 +100,7 @@ func (c *cluster) lose(t *testing.T, l *load, kind loss, h *host) outcome {
 	c.heal(t, kind, h)
 	c.awaitWhole(t)
 	o.measure(l, begin, returned, time.Now())
-	if o.readsFail() > readGoal || o.Writes > writeGoal || o.Whole > wholeGoal {
-		c.keepLogs(t, begin)
-	}
+	c.keepMissed(t, o, begin)
 	return o
 }
 
@@ -124,8 +121,19 @@ func (c *cluster) loseLeader(t *testing.T, l *load, leader string) outcome {
 	docker(t, "start", id)
 	c.awaitWhole(t)
 	o.measure(l, begin, returned, time.Now())
+	c.keepMissed(t, o, begin)
+	return o
+}
+
+// keepMissed keeps the logs of a loss that has missed a goal, or after which the cluster took long to be whole.
+func (c *cluster) keepMissed(t *testing.T, o outcome, begin time.Time) {
+	t.Helper()
+	missed := o.missed()
 	if o.Whole > wholeGoal {
+		missed = append(missed, fmt.Sprintf("whole only after %s, want at most %s", seconds(o.Whole), seconds(wholeGoal)))
+	}
+	if len(missed) > 0 {
+		t.Log("goals missed: " + strings.Join(missed, "; "))
 		c.keepLogs(t, begin)
 	}
-	return o
 }
