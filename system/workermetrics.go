@@ -46,7 +46,8 @@ func WorkerMetrics(statuses func(context.Context) []workerapi.Status) []telemetr
 		},
 		{
 			Name: "rideshare_worker_events_total", Labels: []string{"worker", "event"},
-			Help: "What the worker has done and met since its start: messages, reads, commits, entries, catch-ups, snapshots and their failures.",
+			Help: "What the worker has done and met since its start: messages, reads, commits, entries, catch-ups, snapshots and their failures." +
+				" Among them are diverged (replicas discarded, since they differed from persdb or could not be used) and dead_letters (writes taken from dead.write).",
 			Read: each(func(s *workerapi.Status, emit func(float64, ...string)) {
 				for name, value := range s.Counters {
 					if name != counterBusy && name != counterPlaces {

@@ -17,14 +17,20 @@ import (
 	"rideshare/persdb/archive/place"
 )
 
-// watchAlerts starts a Prometheus beside the system. limits are as promtest.Watch has them.
+// watchAlerts starts a Prometheus beside the system and its present workers. limits are as promtest.Watch has them.
 func (s *system) watchAlerts(t *testing.T, limits ...string) *promtest.Alerts {
 	t.Helper()
-	persdb, err := settingOf(s.cluster(t).all()[0], "--persdb-url")
+	workers := s.cluster(t).all()
+	persdb, err := settingOf(workers[0], "--persdb-url")
+	parts := []string{s.orchestrator, persdb}
+	for _, pid := range workers {
+		worker, workerErr := settingOf(pid, "--control-url")
+		parts, err = append(parts, worker), errors.Join(err, workerErr)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return promtest.Watch(t, filepath.Join("..", "..", "deploy", "prometheus"), []string{s.orchestrator, persdb}, limits...)
+	return promtest.Watch(t, filepath.Join("..", "..", "deploy", "prometheus"), parts, limits...)
 }
 
 // Alerts fire while the archive's folder is away, when another persdb writes the archive, and when the database is full. The
@@ -85,8 +91,8 @@ func TestAlerts_ArchiveAndDatabase(t *testing.T) {
 }
 
 // Alerts fire when an audit finds that the cache has another answer than a slave, whose replica somebody has changed, and while a
-// slave stands still and does not follow. The check comes after the first alert: it has the replica made again, maybe before its own
-// audit of the cache reads it.
+// slave stands still and does not follow. The check comes after the first alert: it has the replica made again, which is an alert
+// too, maybe before its own audit of the cache reads it.
 func TestAlerts_Replica(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, slowSession, "CACHE_AUDIT=100ms")
@@ -101,6 +107,7 @@ func TestAlerts_Replica(t *testing.T) {
 	if a, err := sys.try(t.Context(), http.MethodPost, "/api/v1/check", nil); err != nil || a.status != http.StatusOK {
 		t.Fatalf("check: got %d %.300s, %v", a.status, a.body, err)
 	}
+	alerts.Await(t, "RideshareReplicaDiverged")
 	testenv.Eventually(t, healLimit, func() error { return o.cached(t, "weak", "0") })
 
 	signal(t, slave, syscall.SIGSTOP)

@@ -104,7 +104,7 @@ func duplicateMessages(t *testing.T, l *load) {
 // queue is dealt with, by the same master.
 func poisonMessages(t *testing.T, l *load) {
 	t.Helper()
-	before := l.sys.cluster(t)
+	before, alerts := l.sys.cluster(t), l.sys.watchAlerts(t)
 	p := newPublisher(t, l)
 	whole := p.message(t, "whole")
 	poison := [][]byte{[]byte("{}"), []byte("not a frame"), whole[:len(whole)-1], append([]byte{0xff}, whole...), make([]byte, 64<<10)}
@@ -122,6 +122,7 @@ func poisonMessages(t *testing.T, l *load) {
 			return err
 		})
 	})
+	alerts.Await(t, "RideshareWritesGivenUp")
 	if after := l.sys.awaitWhole(t, 2); after.Epoch != before.Epoch {
 		t.Errorf("epoch after poison: got %d, want %d as before: the master must live on", after.Epoch, before.Epoch)
 	}
