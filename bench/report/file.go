@@ -6,7 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 )
+
+// CheckFolder returns an error if the folder of a report is missing, so that a run does not fail at its end. flag names the file, which
+// may be "" for none.
+func CheckFolder(flag, file string) error {
+	if file == "" {
+		return nil
+	}
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s: there is no folder %s", flag, filepath.Dir(file))
+	}
+	return nil
+}
 
 // WriteFile writes a report to a file, if a file is given. An existing file is replaced.
 func WriteFile(file string, write func(io.Writer) error) error {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"rideshare/bench/report"
 	"rideshare/internal/httpapi"
 )
 
@@ -68,7 +69,7 @@ func (c *Command[T]) parse(args []string, stderr io.Writer) (name string, s Sett
 	if c.Scenes[name].Play == nil || flags.NArg() > 0 || !(s.Scale > 0) {
 		return name, s, errors.New("want a SCENE of --help, then flags, with a --scale above 0")
 	}
-	if err = c.Check(); err != nil {
+	if err = errors.Join(c.Check(), report.CheckFolder("--json", s.JSON), report.CheckFolder("--html", s.HTML)); err != nil {
 		return name, s, err
 	}
 	s.Authorization, err = authorization(s.AuthFile)

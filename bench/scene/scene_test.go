@@ -274,6 +274,8 @@ func TestCommand_Main(t *testing.T) {
 		{"right --units many", "units", 2, 0},
 		{"right --units 0", "--units must be at least 1", 2, 0},
 		{"right --auth-file /does/not/exist", "--auth-file", 2, 0},
+		{"right --json /does/not/exist/file", "--json: there is no folder", 2, 0},
+		{"right --html /does/not/exist/file", "--html: there is no folder", 2, 0},
 		{"right --auth-file " + empty, "--auth-file", 2, 0},
 		{"right --auth-file " + file + " --units 7", "7 units", 0, 1},
 		{"wrong", "no way", 1, 1},

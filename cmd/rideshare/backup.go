@@ -33,9 +33,6 @@ Exit code 0: done. 1: no backup was made. 2: wrong usage, or FILE exists.`
 
 // Run makes the backup.
 func (b *backupCommand) Run(ctx context.Context, out *output) error {
-	if err := checkFolder("--json", b.JSON); err != nil {
-		return err
-	}
 	base, transport, err := reachAPI(out, b.Orchestrator, shell.LimitTransfers)
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -109,17 +108,6 @@ func (l *loadCommand) verdict(r *load.Result) error {
 	return nil
 }
 
-// checkFolder returns an error if the folder of a given file is missing, so that a run does not fail at its end.
-func checkFolder(flag, file string) error {
-	if file == "" {
-		return nil
-	}
-	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-		return usagef("%s: there is no folder %s", flag, filepath.Dir(file))
-	}
-	return nil
-}
-
 // config checks all settings and reports all problems together.
 func (l *loadCommand) config(ctx context.Context, out *output) (load.Config, error) {
 	targets, targetsErr := l.targets()
@@ -129,7 +117,7 @@ func (l *loadCommand) config(ctx context.Context, out *output) (load.Config, err
 		mixErr = usagef("--mix: %v", mixErr)
 	}
 	plan, loop, planErr := l.plan()
-	if err := joinUsage(targetsErr, authErr, mixErr, planErr, l.limits(), checkFolder("--json", l.JSON), checkFolder("--html", l.HTML)); err != nil {
+	if err := joinUsage(targetsErr, authErr, mixErr, planErr, l.limits()); err != nil {
 		return load.Config{}, err
 	}
 	return load.Config{

@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"rideshare/bench/load"
+	"rideshare/bench/report"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/reload"
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, err)
 	}
-	kctx, err := parser.Parse(asFlag(args))
+	kctx, err := parse(parser, args)
 	if exit >= 0 { // --help was printed
 		return exit
 	}
@@ -98,6 +99,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	default:
 		return fail(stderr, err)
 	}
+}
+
+// parse parses the command line. It returns an error if the command could not write its report, since the folder of --json or --html is
+// missing.
+func parse(parser *kong.Kong, args []string) (*kong.Context, error) {
+	kctx, err := parser.Parse(asFlag(args))
+	if err != nil {
+		return nil, err
+	}
+	for _, flag := range kctx.Flags() {
+		if flag.Name == "json" || flag.Name == "html" {
+			err = errors.Join(err, report.CheckFolder("--"+flag.Name, fmt.Sprint(kctx.FlagValue(flag))))
+		}
+	}
+	return kctx, err
 }
 
 // asFlag replaces a first argument "help" by the flag --help.

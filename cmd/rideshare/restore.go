@@ -65,7 +65,7 @@ Exit code 0: done. 1: that cannot be restored. 2: wrong usage, or DIR is not emp
 func (r *restoreCommand) Run(ctx context.Context, out *output) error {
 	limits, limitsErr := r.limits()
 	want, err := r.want()
-	if err = joinUsage(err, limitsErr, checkFolder("--json", r.JSON)); err != nil {
+	if err = joinUsage(err, limitsErr); err != nil {
 		return err
 	}
 	progress := newProgress(out.stderr)

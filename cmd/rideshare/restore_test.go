@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,21 +40,6 @@ func TestRestoreCommand_Report_Times(t *testing.T) {
 		err := (&restoreCommand{From: "file:///a", Data: "d"}).report(&output{stdout: &stdout, stderr: &stderr}, made)
 		if got := stdout.String(); err != nil || !strings.HasSuffix(got, want) {
 			t.Errorf("%+v: got %q, %v, want %q", made, got, err, want)
-		}
-	}
-}
-
-// A report that cannot be written is found before the work, not after it.
-func TestBackupAndRestore_NoFolderForTheReport(t *testing.T) {
-	dir := t.TempDir()
-	report := filepath.Join(dir, "missing", "report.json")
-	for _, args := range [][]string{
-		{"backup", filepath.Join(dir, "b.db"), "--orchestrator", "http://127.0.0.1:1", "--json", report},
-		{"restore", "--from", filepath.Join(dir, "b.db"), "--data", filepath.Join(dir, "data"), "--json", report},
-	} {
-		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "--json: there is no folder") {
-			t.Errorf("%s: got %d, %s", args[0], code, &stderr)
 		}
 	}
 }
