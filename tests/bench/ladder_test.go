@@ -98,7 +98,9 @@ type report struct {
 func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	page := filepath.Join(t.TempDir(), "page.html")
-	out := run(t, "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--seed", "7", "--json", figures, "--html", page)
+	postgres, passwordFile := testenv.SharedPostgres(t)
+	out := run(t, "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--seed", "7", "--json", figures, "--html", page,
+		"--postgres", postgres, "--postgres-password-file", passwordFile)
 	text, err := os.ReadFile(figures)
 	if err != nil {
 		t.Fatal(err)
