@@ -198,3 +198,31 @@ func (a *arrivals) busiest() (all []UserStatus, inflight int) {
 	})
 	return all[:min(len(all), shownUsers)], inflight
 }
+
+// limits returns the state of the limits of each limited class, by its name. clock is read under the lock.
+func (a *arrivals) limits(clock func() time.Time) map[string]LimitStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := clock()
+	all := map[string]LimitStatus{}
+	for c := range classes {
+		var s LimitStatus
+		if b := a.totals[c]; b != nil {
+			left := b.quota(Class(c), now).Left
+			s.Left = &left
+		}
+		if a.rules.user[c].Rate > 0 {
+			empty := 0
+			for _, u := range a.users {
+				if u.buckets[c].missing(now) > 0 {
+					empty++
+				}
+			}
+			s.EmptyUsers = &empty
+		}
+		if s != (LimitStatus{}) {
+			all[Class(c).String()] = s
+		}
+	}
+	return all
+}

@@ -113,6 +113,16 @@ type StageStatus struct {
 	Limit   *int              `json:"limit,omitempty"`
 	Waiting *int              `json:"waiting,omitempty"`
 	Refused map[string]uint64 `json:"refused"`
+	// Limits is the state of the limits of each limited class.
+	Limits map[string]LimitStatus `json:"limits,omitempty"`
+}
+
+// LimitStatus is what GET /api/v1/admission shows about the limits of a class.
+type LimitStatus struct {
+	// Left is how many tokens the bucket of all users together has. EmptyUsers is how many users have no token left of their
+	// own. Each is nil without such a limit.
+	Left       *int `json:"left,omitempty"`
+	EmptyUsers *int `json:"empty_users,omitempty"`
 }
 
 // LaneStatus is what GET /api/v1/admission shows about a lane.
@@ -150,6 +160,7 @@ func (g *Gate) Status() Status {
 	var inflight int
 	s.Users, inflight = g.arrivals.busiest()
 	s.Shares = g.arrivals.shareStatus(g.cfg.Now())
+	s.Stages["rate"].Limits = g.arrivals.limits(g.cfg.Now)
 	s.Breakers = g.Breakers()
 	s.Lanes = g.cfg.LaneStats() // not under g.mu, as Config.Lanes
 	g.mu.Lock()
