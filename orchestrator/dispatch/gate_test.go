@@ -10,6 +10,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -47,32 +48,79 @@ func TestDispatcher_Gate(t *testing.T) {
 	})
 }
 
-// Once the gate is closed, the reads that gathered while another message was in flight are not sent. A message that was
-// sent is sent again if its answer is lost.
-func TestDispatcher_Gate_BeforeEachMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		call, messages := held()
-		var closed atomic.Bool
-		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: healthy(), Gate: func(mq.Queue, time.Time) error {
+// gated returns a dispatcher whose gate refuses everything while closed is set.
+func gated(t *testing.T) (d *dispatch.Dispatcher, messages chan *message, closed *atomic.Bool) {
+	t.Helper()
+	call, messages := held()
+	closed = &atomic.Bool{}
+	return newDispatcher(t, dispatch.Config{
+		Caller: call, Availability: healthy(), ReadLimit: admission.LaneSetting{Limit: 4},
+		Gate: func(mq.Queue, time.Time) error {
 			if closed.Load() {
 				return dbaas.Refuse(dbaas.ReasonSlaves, 0, "closed")
 			}
 			return nil
-		}})
-		sent, waits := make(chan answer, 1), make(chan answer, 1)
-		ask(t.Context(), d, read("a"), sent)
-		first := <-messages
+		},
+	}), messages, closed
+}
+
+// wantRefused fails the test unless the read that waited was refused by the gate, at once and unsent.
+func wantRefused(t *testing.T, waits <-chan answer, messages <-chan *message) {
+	t.Helper()
+	synctest.Wait()
+	if len(waits) != 1 || len(messages) != 0 {
+		t.Fatalf("%d reads that waited have ended, and %d messages more were sent; want 1 and none", len(waits), len(messages))
+	}
+	if a := <-waits; dbaas.ReasonOf(a.err) != dbaas.ReasonSlaves {
+		t.Errorf("the read that waited: got %v, want the gate's error", a.err)
+	}
+}
+
+// Once the gate is closed, the reads that gathered while another message was in flight are not sent, however that message
+// makes room for them. A message that was sent is sent again if its answer is lost.
+func TestDispatcher_Gate_BeforeEachMessage(t *testing.T) {
+	for name, makeRoom := range map[string]func(*message){
+		"Lost":           func(first *message) { first.end <- mq.ErrReplyLost },
+		"PartlyAnswered": func(first *message) { first.reply(false) },
+		"Held":           func(first *message) { first.heldBy("w1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, messages, closed := gated(t)
+				sent, waits := make(chan answer, 1), make(chan answer, 1)
+				ask(t.Context(), d, read("a"), sent)
+				first := <-messages
+				ask(t.Context(), d, read("b"), waits)
+				synctest.Wait()
+				closed.Store(true)
+				makeRoom(first)
+				if name == "Lost" {
+					first = <-messages
+				}
+				first.all()
+				wantRefused(t, waits, messages)
+				if a := <-sent; a.err != nil {
+					t.Errorf("the read that was sent: got %v", a.err)
+				}
+			})
+		})
+	}
+}
+
+// Once the gate is closed, a larger limit of the lane sends no reads either.
+func TestDispatcher_Gate_LargerLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, messages, closed := gated(t)
+		sent, waits := make(chan answer, 3), make(chan answer, 1)
+		for range 3 { // three quarters of the limit
+			ask(t.Context(), d, read("a"), sent)
+			(<-messages).reply(false)
+		}
 		ask(t.Context(), d, read("b"), waits)
 		synctest.Wait()
 		closed.Store(true)
-		first.end <- mq.ErrReplyLost
-		(<-messages).all()
-		if a := <-sent; a.err != nil {
-			t.Errorf("the read that was sent: got %v", a.err)
-		}
-		if a := <-waits; dbaas.ReasonOf(a.err) != dbaas.ReasonSlaves || len(messages) != 0 {
-			t.Errorf("the read that waits: got %v, and %d messages more", a.err, len(messages))
-		}
+		d.UseLanes(admission.Lanes{Read: admission.LaneSetting{Limit: 8}, Write: admission.LaneSetting{Limit: 8}})
+		wantRefused(t, waits, messages)
 	})
 }
 

@@ -103,7 +103,7 @@ func (l *lane[Q, R]) use(limit admission.LaneSetting, weights map[string]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting.Weigh(weights)
-	l.openWindows(l.cfg.Now()) // there may be room for more
+	l.askAndOpen() // there may be room for more
 }
 
 // do sends req, batched with others, and returns its answer, or the error that codec's unsent

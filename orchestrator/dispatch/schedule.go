@@ -20,7 +20,19 @@ func (l *lane[Q, R]) mayOpen() bool {
 	return l.counted < l.windows(slaves) && l.waiting.Len() >= min(l.minBatch.each*l.counted, l.minBatch.most)
 }
 
-// openWindows starts as many windows as may be sent. It takes the batch of each window while
+// askAndOpen starts as many windows as may be sent, or fails the waiting requests if no worker can serve any more.
+func (l *lane[Q, R]) askAndOpen() {
+	now := l.cfg.Now()
+	if l.mayOpen() {
+		if err := l.gate(now); err != nil {
+			l.failWaiting(err)
+			return
+		}
+	}
+	l.openWindows(now)
+}
+
+// openWindows starts as many windows as may be sent; the caller has asked the gate. It takes the batch of each window while
 // the lane is locked, so that no waiting request is counted for two windows.
 func (l *lane[Q, R]) openWindows(now time.Time) {
 	for l.mayOpen() {
@@ -127,7 +139,7 @@ func (l *lane[Q, R]) hold(win *window[Q, R], on bool) {
 		win.isHeld = true
 		l.held++
 		l.uncount(win)
-		l.openWindows(l.cfg.Now())
+		l.askAndOpen()
 	}
 }
 
@@ -145,7 +157,7 @@ func (l *lane[Q, R]) released(win *window[Q, R]) {
 	defer l.mu.Unlock()
 	if win.counts {
 		l.uncount(win)
-		l.openWindows(l.cfg.Now())
+		l.askAndOpen()
 	}
 }
 
