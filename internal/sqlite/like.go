@@ -122,7 +122,10 @@ func (m *matcher) match(p, text []byte) outcome {
 		}
 		if want == m.other && m.other != 0 {
 			if m.set != 0 {
-				if !m.inSet(&p, &text) {
+				switch contained := m.inSet(&p, &text); {
+				case m.late:
+					return hopeless
+				case !contained:
 					return differs
 				}
 				continue
@@ -224,7 +227,7 @@ func (m *matcher) find(want uint32, text *[]byte) bool {
 		return false
 	}
 	*text = (*text)[i+1:]
-	if m.call.late(i) {
+	if m.call.late(i + 1) {
 		m.late = true
 		return false
 	}
@@ -245,9 +248,9 @@ func indexEither(b []byte, x, y byte) int {
 }
 
 // inSet reads one character of text and a set of the pattern whose [ has been read already. It reports whether the set
-// contains the character.
+// contains the character. The answer does not count once m.late is set.
 func (m *matcher) inSet(p, text *[]byte) bool {
-	got := read(text)
+	before, got := len(*p), read(text)
 	if got == 0 {
 		return false
 	}
@@ -272,5 +275,6 @@ func (m *matcher) inSet(p, text *[]byte) bool {
 		}
 		next = read(p)
 	}
+	m.late = m.call.late(before - len(*p)) // read from the start again for each character of text
 	return next != 0 && seen != invert
 }

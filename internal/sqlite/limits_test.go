@@ -61,6 +61,7 @@ func hostile() map[string]string {
 		"SELECT " + columns(1000, "zeroblob(60000000)"):                                                         "the answer is over the limit of 67108864 bytes or " + tooMuch,
 		"SELECT replace(hex(zeroblob(50000)),'00','a') LIKE '%'||replace(hex(zeroblob(20000)),'00','a')||'b'":   tooLong,
 		"SELECT replace(hex(zeroblob(5000000)),'00','a') GLOB '*'||replace(hex(zeroblob(20000)),'00','a')||'b'": tooLong,
+		"SELECT replace(hex(zeroblob(150000)),'0','b') GLOB '*['||replace(hex(zeroblob(24000)),'0','a')||']c'":  tooLong,
 		"SELECT length(replace(" + wide + ", substr(" + wide + ",1,10000000)||'b', 'c'))":                       tooLong,
 		"SELECT unhex(replace(hex(zeroblob(1000000)),'00','é'), replace(hex(zeroblob(1000000)),'00','ä')||'é')": tooLong,
 	}

@@ -29,7 +29,7 @@ func (c *call) index(b, sub []byte, from int) (int, bool) {
 			break
 		}
 		if len(probe) == len(sub) || bytes.Equal(b[from+len(probe):from+len(sub)], sub[len(probe):]) {
-			return from, !c.late(n)
+			return from, !c.late(n + len(sub))
 		}
 		if c.late(n + len(sub)) {
 			return 0, false

@@ -14,7 +14,7 @@ type watched struct {
 	number   atomic.Uint64          // of this watch on the connection
 	text     atomic.Pointer[string] // nil: no statement runs
 	deadline atomic.Int64           // nanoseconds since 1970; 0: none
-	limit    atomic.Int64           // nanoseconds from the begin to the deadline
+	limit    atomic.Int64           // nanoseconds from the begin to the deadline, leastAllowed at least
 }
 
 // begin makes the statement visible to the watchdog. text must not change.
@@ -23,7 +23,7 @@ func (w *watched) begin(text *string, deadline time.Time) {
 		return
 	}
 	w.deadline.Store(deadline.UnixNano())
-	w.limit.Store(int64(max(0, time.Until(deadline))))
+	w.limit.Store(int64(max(leastAllowed, time.Until(deadline))))
 	w.number.Add(1)
 	w.text.Store(text)
 }
@@ -39,6 +39,10 @@ const watchEvery = 100 * time.Millisecond
 
 // stuckAfter: a statement is stuck if it still runs this long after twice its allowed time, as the watchdog counts time.
 const stuckAfter = time.Second
+
+// leastAllowed is the least time that counts as a statement's allowed time. The deadline may be very near, when many statements share a
+// batch's time. A disk that does not answer for a second must not end the process then.
+const leastAllowed = 2 * time.Second
 
 // watchStart starts the watchdog's goroutine, one for the process, with the first connection that needs it.
 var watchStart sync.Once

@@ -231,6 +231,25 @@ func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 	r.Follow(t, s)
 }
 
+// Emptying or dropping a table as a whole has no time limit. Anything else has.
+func TestStore_Commit_EmptiedInAnyTime(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
+	storetest.Commit(t, s, epoch, op(1, "CREATE TABLE x(id INTEGER PRIMARY KEY)", "INSERT INTO x WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) SELECT i FROM n"))
+	for i, tc := range []struct{ sql, want string }{
+		{"UPDATE x SET id=-id", "timeout: execute timeout"},
+		{"DELETE FROM x", "ok"},
+		{"DROP TABLE x", "ok"},
+	} {
+		in := op(2+i, tc.sql)
+		in.StatementTime = time.Nanosecond
+		if got := outcome(storetest.Commit(t, s, epoch, in).Results[0]); got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.sql, got, tc.want)
+		}
+	}
+	r.Follow(t, s)
+}
+
 // An operation that takes longer than others may wait is deferred without affecting them. Alone it may use its full
 // time; statements that have not finished by then fail permanently.
 func TestStore_Commit_SlowOperationIsPutOff(t *testing.T) {

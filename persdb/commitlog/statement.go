@@ -89,15 +89,21 @@ func (b *batch) execute(p part) (dbaas.StatementResult, error) {
 	return result, b.recorded(p.Stmt, changes, version)
 }
 
-// runPart runs a statement within its time. It fails if a row that the statement changed, also by a cascade of DROP TABLE, has
-// NULL in its primary key or could not be recorded.
+// runPart is runUnbounded within the time of the statement.
 func (b *batch) runPart(p part) (result dbaas.StatementResult, err error) {
-	err = b.timed(p.at, func() (err error) {
-		if result, err = p.RunPart(p.in, b.s.sizes.result); err == nil {
-			err = b.s.capture.Keys()
-		}
+	err = b.timed(p.at, func() error {
+		result, err = b.runUnbounded(p)
 		return err
 	})
+	return result, err
+}
+
+// runUnbounded runs a statement without a time limit. It fails if a row that the statement changed, also by a cascade of DROP
+// TABLE, has NULL in its primary key or could not be recorded.
+func (b *batch) runUnbounded(p part) (result dbaas.StatementResult, err error) {
+	if result, err = p.RunPart(p.in, b.s.sizes.result); err == nil {
+		err = b.s.capture.Keys()
+	}
 	if err == nil {
 		err = b.s.capture.Err()
 	}
@@ -143,10 +149,8 @@ func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
 	}
 	run := func() error {
 		return b.s.capture.Schema(p.Text(), p.Rewritten(), func() error {
-			return b.droppedWhole(p.Stmt, func() (err error) {
-				result, err = b.runPart(p)
-				return err
-			})
+			result, err = b.change(p)
+			return err
 		})
 	}
 	if p.undone {
@@ -176,22 +180,29 @@ func (b *batch) together(run func() error) error {
 	}
 }
 
-// droppedWhole calls run, which may drop tables. With foreign keys on, the engine drops a table that other tables refer
-// to row by row. droppedWhole turns foreign keys off where they would only cost that time.
-func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
-	if b.plan.unlinked {
-		return run()
-	}
-	for _, name := range stmt.Dropped() {
-		whole, err := replication.Droppable(b.s.conn, name)
+// change runs a statement that changes the schema. With foreign keys on, the engine drops a table that other tables refer
+// to row by row. change turns foreign keys off where they would only cost that time. The engine then drops the table in one
+// step, which cannot be interrupted and must be possible at any size, so it has no time limit.
+func (b *batch) change(p part) (result dbaas.StatementResult, err error) {
+	for _, name := range p.Dropped() {
+		whole := false
+		if !b.plan.unlinked {
+			whole, err = replication.Droppable(b.s.conn, name)
+		}
 		if err != nil {
-			return err
+			return result, err
 		}
 		if whole {
-			return b.s.conn.WithoutForeignKeys(run)
+			began := time.Now()
+			err = b.s.conn.WithoutForeignKeys(func() error {
+				result, err = b.runUnbounded(p)
+				return err
+			})
+			b.plan.opEnd = b.plan.opEnd.Add(time.Since(began))
+			return result, err
 		}
 	}
-	return run()
+	return b.runPart(p)
 }
 
 // timed runs a part of a statement within the time limits of the statement and the operation. If the operation is alone
