@@ -32,10 +32,10 @@ type Breaker struct {
 	// Until is when an open breaker may become half-open. Why is the reason that the breaker is not closed.
 	Until time.Time
 	Why   string
-	last  time.Duration // how long it was open last time; zero once it has closed since
+	last  time.Duration // the longest time for which it was opened since it was last closed
 	life  int           // counts the changes of State, so that the result of an old probe is ignored
-	// places has the time since which a probe has each place, or zero. passed is how many probes have succeeded since the
-	// breaker became half-open.
+	// places has the time since which a probe has had each place; zero for a free place. passed is how many probes have
+	// succeeded since the breaker became half-open.
 	places [probes]time.Time
 	passed int
 }
@@ -67,8 +67,8 @@ func (b Breaker) halfOpen() Breaker {
 
 func (b Breaker) closed() Breaker { return Breaker{life: b.life + 1} }
 
-// Enter returns the breaker after a request has arrived at now; ok reports whether the request is admitted. A closed
-// breaker admits every request, an open one none. A half-open breaker admits up to five at a time, as probes. A probe
+// Enter returns the breaker after a request has arrived at now; ok reports whether the request is admitted. A closed breaker
+// admits every request, an open breaker none. A half-open breaker admits up to five requests at a time, as probes. A probe
 // that takes longer than probeTime gives its place to another request; its outcome still counts.
 func (b Breaker) Enter(now time.Time) (_ Breaker, p Pass, ok bool) {
 	switch b.State {

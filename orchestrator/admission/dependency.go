@@ -3,14 +3,15 @@ package admission
 import "time"
 
 const (
-	// window is how long an ended request counts for its dependency. Requests are counted in buckets of bucketTime.
+	// window is for how long a request counts for its dependency after it has ended. Requests are counted in buckets of
+	// bucketTime.
 	window     = 2 * time.Second
 	bucketTime = 100 * time.Millisecond
 	buckets    = int(window / bucketTime)
 	// enough is how many requests must have ended within window before failures of half of them open the breaker.
 	enough = 20
-	// meant is the shortest timeout of a request whose time-out counts as a failure. Otherwise one user with short
-	// deadlines could open the breaker for all.
+	// A request that timed out counts as a failure only if its timeout was at least meant. Otherwise one user with
+	// short deadlines could open the breaker for all.
 	meant = time.Second
 )
 
@@ -54,8 +55,8 @@ type Dependency struct {
 	recent outcomes
 }
 
-// Look records the state of the dependency at now. why says why it is down, "" means that it is up. When it comes back,
-// the failures counted so far are forgotten.
+// Look records the state of the dependency at now. why says why the dependency is down; "" means that it is up. When it
+// comes back, the failures counted so far are forgotten.
 func (d *Dependency) Look(why string, now time.Time) {
 	switch {
 	case why != "":

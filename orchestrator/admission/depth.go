@@ -18,7 +18,7 @@ const (
 	// A waiting operation checks the depth again after 1, 2, ... depthLooks times depthPause.
 	depthLooks = 5
 	depthPause = 100 * time.Millisecond
-	// meanMessages is how many of the last messages count for their mean number of operations.
+	// meanMessages is over how many of the last messages the mean number of operations is taken.
 	meanMessages = 100
 )
 
@@ -30,7 +30,7 @@ type Depth struct {
 }
 
 // Sampled returns the depth after a sample at now. After a failed sample the last value stays for up to depthKept. Then
-// the depth counts as one above Wait, so that operations wait.
+// the depth counts as Wait + 1, so that operations wait.
 func (r DepthRule) Sampled(d Depth, operations int, ok bool, now time.Time) Depth {
 	switch {
 	case ok:

@@ -45,8 +45,8 @@ func (r EventRule) rest(s EventState, now time.Time) time.Duration {
 const (
 	// eventTick is how often an open breaker gets an event of weight 0, so that a quiet time closes it.
 	eventTick = 100 * time.Millisecond
-	// pauseCap bounds the pause between two checks to less than 2^pauseCap ms. With longer pauses an operation often
-	// sleeps while the breaker is closed.
+	// pauseCap bounds the pause between two checks to less than 2^pauseCap ms. With longer pauses an operation would often
+	// sleep through a time in which the breaker is closed.
 	pauseCap = 6
 )
 

@@ -198,8 +198,9 @@ func (f *Fair[T]) leave(q *fifo[T]) {
 	}
 }
 
-// Displaced returns the operation that makes room for a newcomer of user in a full queue: the newest one of the longest
-// FIFO, by length / weight. It returns nil if the newcomer must be refused, since the FIFO of its user is as long.
+// Displaced returns the operation that makes room for a newcomer of user in a full queue: the newest operation of the
+// longest FIFO, by length / weight. It returns nil if the newcomer must be refused, because no FIFO is longer than that
+// of user.
 func (f *Fair[T]) Displaced(user string) *Item[T] {
 	if f.n == 0 {
 		return nil

@@ -78,14 +78,14 @@ type Gate struct {
 	patched   object // the settings that PATCH has changed
 	rules     rules
 	event     EventState
-	closings  int // counts how often the event-count breaker has closed
+	closings  int // how often the event-count breaker has closed
 	depth     Depth
-	long      Breaker // of the depth
+	long      Breaker // the depth breaker
 	messages  means
 	needs     [needs]Dependency
 	met       [needs]bool                    // the dependency was up before
 	announced announced                      // the states of the breakers that were published last
-	quiet     time.Time                      // until then, a dependency that was never up is no news
+	quiet     time.Time                      // until then, a dependency that was never up is not announced
 	waiting   map[string]int                 // operations that wait, by stage
 	places    *Fair[context.CancelCauseFunc] // of the same operations; a value ends the operation's wait
 
@@ -160,7 +160,7 @@ const (
 	masterGrace = 2 * time.Second
 )
 
-// up reports whether a dependency is there, without any grace.
+// up reports whether a dependency is available at this moment, without the grace that down gives.
 func (g *Gate) up(n need) bool {
 	switch n {
 	case broker:
@@ -290,11 +290,11 @@ func (g *Gate) enter(n need, now time.Time, probe bool) (p Pass, err error) {
 	return p, nil
 }
 
-// startTime is how long a start may take before a dependency that was never up is news.
+// startTime is for how long after the start a dependency that has not been up yet is not announced.
 const startTime = 30 * time.Second
 
-// look updates the breaker of a dependency. While the system starts, a dependency that is not there yet is no news: its
-// breaker is open, but that is not published.
+// look updates the breaker of a dependency and announces its state. The breaker of a dependency that has not been up
+// since the start is open, but is not announced before startTime is over.
 func (g *Gate) look(n need, now time.Time) {
 	d := &g.needs[n]
 	d.Look(g.down(n, now), now)

@@ -9,9 +9,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// admitInflight returns an error if another request must not be in flight. n requests are in flight, own of them of the
-// same user, and at most most are allowed. A user may have three quarters of them, so that other users always find
-// room.
+// admitInflight returns an error if a new request must be refused. n requests are in flight, own of them are of the
+// same user, and most is the limit. A user may have three quarters of the limit, so that other users always find room.
 func admitInflight(n, own, most int) error {
 	switch {
 	case n >= most:
@@ -55,7 +54,7 @@ func (a *arrivals) use(r rules, clock func() time.Time) {
 	now := clock()
 	a.rules = r
 	if a.shares.on != r.shared {
-		a.shares = shares{on: r.shared} // requests before the limits are shared are no demand for a share
+		a.shares = shares{on: r.shared} // requests that came before the limits were shared do not count as demand
 	}
 	a.totals = a.changed(a.totals, r.total, now)
 	a.shares.models = a.changed(a.shares.models, r.user, now)
@@ -81,8 +80,8 @@ func (a *arrivals) changed(old [classes]*bucket, limits [classes]Limit, now time
 	return old
 }
 
-// of returns the user of this name. If a new user has no room, it first forgets the users without requests in flight
-// and with full buckets. If that does not help, it returns the user that all others share.
+// of returns the user of this name. If there is no room for a new user, of first forgets the users with full buckets
+// and without requests in flight. If there is still no room, it returns the user that all others share.
 func (a *arrivals) of(name string, now time.Time) *user {
 	if u := a.users[name]; u != nil {
 		return u
@@ -114,8 +113,8 @@ type Guest struct {
 	limited bool
 }
 
-// Quota returns the state of the request's limit when it arrived, for the response headers: of the user's limit, or
-// else of the class's. ok is false if there is no limit.
+// Quota returns the state of the limit when the request arrived, for the response headers: the user's limit, or else
+// the class's. ok is false if there is no limit.
 func (g *Guest) Quota() (q Quota, ok bool) { return g.quota, g.limited }
 
 // Arrive admits a request of a user before its body is read, or returns why it is refused. If the error is nil, the

@@ -14,8 +14,8 @@ import (
 const (
 	// DefaultLaneLimit is the lane limit if none is set.
 	DefaultLaneLimit = 1024
-	// adaptiveStart is the highest initial value of an adaptive limit. From 64 to 1024 it takes 24,000 answers, which is
-	// seconds where a limit of 1024 makes sense. From 1024 down it would take many seconds where answers are slow.
+	// adaptiveStart is the highest initial value of an adaptive limit. To grow from 64 to 1024 takes 24,000 answers: a
+	// few seconds where a limit of 1024 makes sense. To fall from 1024 would take many seconds where answers are slow.
 	adaptiveStart = 64
 	// The bounds of an adaptive limit.
 	minLaneLimit, maxLaneLimit = 16, 8192
@@ -24,7 +24,7 @@ const (
 	windowTime    = time.Second
 	// tolerance is how many times as long as usual an answer may take before the limit falls.
 	tolerance = 1.5
-	// longWindows is over how many windows the usual time is averaged.
+	// longWindows is the number of windows over which the usual time is averaged.
 	longWindows = 600
 	// failFactor lowers the limit after a failure.
 	failFactor = 0.9
@@ -160,8 +160,8 @@ func NewLaneLimit(s LaneSetting) *LaneLimit {
 	return l
 }
 
-// Set applies a setting. An adaptive limit starts at s.Limit, or if that is zero at the current limit, but not above
-// adaptiveStart. A limit that is adaptive already stays as it is.
+// Set applies a setting. An adaptive limit starts at s.Limit. If s.Limit is zero, a limit that is adaptive already stays
+// as it is, and any other starts at its current value, but not above adaptiveStart.
 func (l *LaneLimit) Set(s LaneSetting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,9 +22,8 @@ type Ticket struct {
 	// given is the request's timeout, from its admission to its deadline.
 	given time.Duration
 	write bool
-	// Queued means that the operation was only handed to the broker, so that a failure is the broker's and not the master's,
-	// unless a full queue refused it.
-	// The caller sets it before Ended.
+	// Queued means that the operation was only handed to the broker. Unless a full queue refused it, a failure then counts against
+	// the broker and not against the master. The caller sets Queued before Ended.
 	Queued bool
 }
 
@@ -41,9 +40,9 @@ func (g *Gate) EnterRead(r *dbaas.Read) (t Ticket, err error) {
 	return g.enterNeeds(worker, r.Deadline)
 }
 
-// EnterWrite admits an operation that is about to be handed to the dispatcher, if necessary after a wait, or returns
-// why it is refused. A wait ends at the latest 50 ms before the deadline. If the error is nil, the caller must call
-// Ended. Loads pass the dependency breakers only.
+// EnterWrite admits an operation that is about to be handed to the dispatcher, if necessary after a wait, or returns why it is
+// refused. A wait ends at the latest 50 ms before the deadline. If the error is nil, the caller must call Ended. A load passes only
+// the dependency breakers.
 func (g *Gate) EnterWrite(ctx context.Context, op *dbaas.Operation) (t Ticket, err error) {
 	if g == nil {
 		return t, nil
@@ -153,8 +152,9 @@ func refusedByQueue(err error) bool {
 	return err != nil && (errors.Is(err, mq.ErrRefused) || errors.Is(err, mq.ErrMaybeRefused))
 }
 
-// publishOutcome returns what err proves about the broker, which did not take a message. It is Inconclusive if the message
-// found no connection while the broker takes others: then only the connection for large messages is lost.
+// publishOutcome returns what err proves about the broker. err is the error of a message that the broker did not take. It proves
+// nothing if the message found no connection while the broker takes other messages: then only the connection for large messages is
+// lost.
 func (g *Gate) publishOutcome(err error) Outcome {
 	if errors.Is(err, mq.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) && g.cfg.Broker() {
 		return Inconclusive

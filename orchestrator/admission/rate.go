@@ -161,7 +161,7 @@ func (b *bucket) quota(class Class, now time.Time) Quota {
 }
 
 // Headers returns the values of RateLimit-Policy and RateLimit. Their times are whole seconds, rounded up. Each request
-// of a limited class needs both, so they are built in one piece of memory.
+// of a limited class needs both, so one allocation serves both.
 func (q Quota) Headers() (policy, state string) {
 	var room [96]byte
 	b := q.appendTo(room[:0], ";q=", q.Burst, ";w=", max(q.Window, time.Second))

@@ -198,8 +198,8 @@ func parsePatch(text []byte) (object, error) {
 	return patch, nil
 }
 
-// checkNames returns an error if patched has a name that known lacks, at any level. The decoder would not do: it takes
-// "Inflight" for "inflight".
+// checkNames returns an error if patched has a name that known lacks, at any level. The JSON decoder cannot check that:
+// it accepts "Inflight" for "inflight".
 func checkNames(patched, known object) error {
 	for _, name := range slices.Sorted(maps.Keys(patched)) {
 		value, ok := known[name]

@@ -99,7 +99,7 @@ func (s *sharing) gone(name string, now time.Time) bool {
 	return known && now.Sub(h.at) > silent
 }
 
-// leading is what the leader's decision is based on.
+// leading is what lead decides from.
 type leading struct {
 	all     map[string]member
 	present map[string]parts

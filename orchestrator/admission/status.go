@@ -57,7 +57,7 @@ func (c *counts) add(class Class, err error) {
 			return
 		}
 	}
-	c[class][0].Add(1) // a refusal that is not for overload, such as that of a key whose first request still runs
+	c[class][0].Add(1) // a refusal that is not for overload, such as that of a request whose key belongs to a request that still runs
 }
 
 // Count is how many requests of a class a stage refused with a reason. The Count with the stage "chain" is how many
@@ -98,7 +98,7 @@ type Setting struct {
 	Source string `json:"source"`
 }
 
-// text returns the value as a person writes it: one million is 1000000.
+// text returns the value as a person writes it: one million is 1000000, not 1e+06.
 func (s Setting) text() string {
 	if n, ok := s.Value.(float64); ok { // as JSON is decoded
 		return strconv.FormatFloat(n, 'f', -1, 64)
@@ -127,7 +127,7 @@ type LimitStatus struct {
 
 // LaneStatus is what GET /api/v1/admission shows about a lane.
 type LaneStatus struct {
-	// Now is how many operations wait or are in flight. It is compared with Limit. Waiting of them wait.
+	// Now is how many operations wait or are in flight; Limit bounds it. Waiting is how many of them wait.
 	Now     int `json:"now"`
 	Limit   int `json:"limit"`
 	Waiting int `json:"waiting"`

@@ -34,7 +34,7 @@ const (
 	pace = 100 * time.Millisecond
 	// quiet is the time without an event after which a stream sends its position.
 	quiet = 10 * time.Second
-	// callTime is how long a call to persdb that does not wait for a commit may bring nothing.
+	// callTime is how long a call to persdb that does not wait for a commit may go without progress.
 	callTime = 10 * time.Second
 )
 

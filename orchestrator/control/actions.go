@@ -249,8 +249,8 @@ func (l *Loop) newStartID(host string) string {
 }
 
 // leave kills, stops or removes a worker in a goroutine of its own, and withdraws the worker's registration once it is
-// confirmed dead. A failure is retried after one period, failed removals of a worker ever later; until then the worker
-// counts as stopping.
+// confirmed dead. After a failure the worker counts as stopping until the retry, one period later. The pause before
+// another attempt to remove a worker grows with each failure.
 func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context) error) {
 	l.mu.Lock()
 	if m := l.memory[a.Worker]; m != nil {
@@ -282,7 +282,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 	})
 }
 
-// lastRemovalPause is the longest pause between two attempts to remove a dead worker, on which nothing waits.
+// lastRemovalPause is the longest pause between two attempts to remove a dead worker. Nothing waits for a removal.
 const lastRemovalPause = time.Minute
 
 // retryAfter returns the pause after an action of leave that failed.

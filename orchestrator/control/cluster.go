@@ -98,7 +98,7 @@ func (l *Loop) CrashMaster(ctx context.Context, seen dbaas.Seen) (pid int, ok bo
 	return l.crash(ctx, dbaas.RoleMaster, seen)
 }
 
-// CrashSlave kills the slave with the highest pid, as CrashMaster does.
+// CrashSlave is CrashMaster for the slave with the highest pid.
 func (l *Loop) CrashSlave(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error) {
 	return l.crash(ctx, dbaas.RoleSlave, seen)
 }
@@ -128,7 +128,7 @@ func (l *Loop) crash(ctx context.Context, role dbaas.Role, seen dbaas.Seen) (int
 	return victim.PID, true, nil
 }
 
-// excuse makes a worker proven, since it ends on request.
+// excuse marks a worker as proven, since it ends on request and not because of a fault.
 func (l *Loop) excuse(id dbaas.WorkerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *Loop) excuse(id dbaas.WorkerID) {
 	}
 }
 
-// victimOf returns the member of that role with the highest pid.
+// victimOf returns the member with the given role that has the highest pid.
 func victimOf(members []Member, role dbaas.Role) (Member, bool) {
 	for _, m := range slices.Backward(members) {
 		if m.Role == role {

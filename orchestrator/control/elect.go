@@ -86,8 +86,8 @@ func (p *planner) masterReturning(live []Worker) bool {
 	return p.observed.returning(p.limits.Session) && unknown && !known
 }
 
-// electable reports whether a worker can be promoted: it stays, its host answers, and the engine tells its pid, without
-// which it takes no role.
+// electable reports whether a worker can be promoted: it is not leaving, its host answers, and the engine has reported its pid,
+// without which it takes no role.
 func electable(w Worker) bool { return stays(w) && w.reachable() && w.PID > 0 }
 
 // successor picks the next master from the first group of electable workers that is not empty: fit; registered, with

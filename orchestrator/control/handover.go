@@ -16,8 +16,8 @@ type HandedOver struct {
 	OldEpoch, NewEpoch dbaas.Epoch
 }
 
-// HandOver moves the master's role to the slave with the given pid, or to the slave with the lowest pid if pid is
-// zero. It returns when the new master serves. No request fails because of a hand-over.
+// HandOver moves the master's role to the slave with the given pid or, if pid is zero, to the caught-up slave with the
+// lowest pid. It returns when the new master serves. No request fails because of a hand-over.
 //
 // HandOver works on any orchestrator: the master announces the wish, the leading loop acts on it, and HandOver waits.
 // Errors are *dbaas.Error:

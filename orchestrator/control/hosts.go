@@ -13,7 +13,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// lostAfter is for how long nothing on a host must have answered before the host counts as lost.
+// A host counts as lost once nothing on it has answered for lostAfter.
 const lostAfter = 2 * time.Second
 
 // askHostsEvery is how often the workers are asked for a pulse that only shows whether their hosts are lost. It does not depend on
@@ -144,8 +144,8 @@ func (l *Loop) judgeHosts(ctx context.Context, now listing, up bool, at time.Tim
 	l.view.lost = lost
 }
 
-// askHosts asks all workers of hosts with names for their pulses, each in a goroutine of its own. An orchestrator without the lead asks
-// too, so that its verdict is ready when it takes over. After a late tick no worker counts as silent yet.
+// askHosts asks all workers of hosts with names for their pulses, each in a goroutine of its own. A standby asks too, so that its
+// verdict is ready when it takes over. After a late tick no worker counts as silent yet.
 func (l *Loop) askHosts(ctx context.Context, now time.Time, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *Loop) askHosts(ctx context.Context, now time.Time, counts bool) {
 	l.asked = asked
 }
 
-// heard reports whether a worker of a host has answered in the last lostAfter, or has not been asked for as long.
+// heard reports whether a worker of a host has answered within lostAfter, or has been asked for less time than that.
 func (l *Loop) heard(now listing, host string, at time.Time) bool {
 	return slices.ContainsFunc(now.instances, func(in launch.Instance) bool {
 		if in.Host != host || !in.Running {

@@ -26,7 +26,7 @@ func (w Worker) reachable() bool { return w.SilentSince.IsZero() }
 // answers. Until then:
 //   - A worker that was last seen dead stays dead.
 //   - The master of a lost host does not wait for its session to end.
-//   - Any other worker counts as long as it is registered, and a worker that has never registered for a session length.
+//   - Any other worker counts as long as it is registered. A worker that has never registered counts for one session length.
 func (p *planner) writtenOff(w Worker) bool {
 	switch now := p.observed.Now; {
 	case w.reachable():

@@ -135,7 +135,7 @@ type Action struct {
 //   - is demoted by the action just before,
 //   - has finished and is leaving,
 //   - could not be killed for one session length, or
-//   - is written off with its host: then, as before, only persdb keeps it from writing.
+//   - is written off with its host: then only persdb keeps it from writing.
 func Plan(o Observed, d Desired, l Limits) []Action {
 	p := planner{observed: o, desired: d, limits: l, workers: o.Workers, killed: map[dbaas.WorkerID]bool{}, hosts: slices.Clone(o.Hosts)}
 	p.removeDead()

@@ -45,8 +45,8 @@ func readThreshold() threshold { return threshold{each: 16, most: 48} }
 // writeThreshold is higher, since a message of writes costs three times as much as one of reads.
 func writeThreshold() threshold { return threshold{each: 64, most: 64} }
 
-// writePatience is how many stale messages of writes at most make the next message wait longer. The master holds a dozen
-// messages: if a commit takes long, as on a slow disk, writes must arrive in few and full messages.
+// writePatience is the largest number of stale messages of writes that make the next message wait longer. The master
+// holds a dozen messages: if a commit takes long, as on a slow disk, writes must arrive in few and full messages.
 const writePatience = 9
 
 // masterWindows returns 2: one message can queue at the master while it commits another.

@@ -53,7 +53,7 @@ type Config struct {
 	// Head asks persdb for its head. If Head is nil, the dispatcher assumes that it acknowledged every write itself.
 	Head func(ctx context.Context) (dbaas.Head, error)
 	// Looked, if set, is called with each head that persdb returned and the time at which persdb was asked. persdb is
-	// asked once a second, and when a read needs its head. Looked must not block.
+	// asked twice a second, and when a read needs its head. Looked must not block.
 	Looked func(head dbaas.Head, asked time.Time)
 	// Gate, if set, returns an error while no message may be sent to a queue. It is called for each request, and
 	// periodically while requests wait. It replaces ReadGrace and WriteGrace. It must not block.

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// headPeriod bounds how long a read on this orchestrator may miss a write that another orchestrator acknowledged,
-	// if persdb answers within half of it: each question begins half a headPeriod after the one before. It is also the
-	// timeout of that call.
+	// headPeriod bounds how long a read on this orchestrator may miss a write that another orchestrator acknowledged, if persdb
+	// answers within half a headPeriod: each question begins half a headPeriod after the one before. headPeriod is also the
+	// timeout of a question.
 	headPeriod = time.Second
 	// headRetry is the pause between two attempts to get the first head from persdb.
 	headRetry = 100 * time.Millisecond
@@ -153,8 +153,8 @@ func (h *heads) look() {
 }
 
 // AwaitSeen returns a position that covers every write that this orchestrator has acknowledged, and every write that any
-// orchestrator acknowledged more than a second ago, if persdb tells its head within half a second. A read with this
-// position as MinSeq sees all of them, and an operation that begins now can only run after it.
+// orchestrator acknowledged more than a second ago, if persdb answers within half a second. A read with this position as MinSeq
+// sees all of them, and an operation that begins now can only run after it.
 //
 // The position is unknown until persdb's head has been seen for the first time. AwaitSeen waits for that until deadline
 // or until ctx ends, and then returns CodeUnavailable.

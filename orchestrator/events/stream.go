@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// keepAlive is how often a silent stream gets a comment, so that proxies with the
-	// usual timeout of 60 s do not close it.
+	// keepAlive is how often a stream gets a comment, so that proxies with the usual timeout of 60 s do not close
+	// a stream without events.
 	keepAlive = 20 * time.Second
 	// writeLimit is how long a client may take to accept what is sent. A client that does not
 	// read is disconnected and may resume later.

@@ -89,7 +89,7 @@ func New(cfg Config) *Checker {
 }
 
 // Run checks everything and returns a report. If a part of the system does not answer, its invariant fails, with the
-// reason. A replica that differs is reported, and its worker is instructed to restart from a snapshot.
+// reason. A replica that differs is reported, and its worker is instructed to rebuild the replica from a snapshot.
 //
 // The only error is CodeConflict, while another check runs: a check reads the whole log and all tables, so one at a time
 // is enough.

@@ -102,8 +102,8 @@ func (r *comparison) compare(truth map[dbaas.Seq]dbaas.TableHashes) bool {
 	return false
 }
 
-// finish informs a worker that differs. If writes kept a worker from being compared here, finish makes the worker
-// compare itself: it can hold its own position during the comparison.
+// finish makes a worker whose replica differs verify the replica, and so rebuild it. If writes kept a worker from being
+// compared here, finish makes the worker compare itself: it can hold its own position during the comparison.
 func (c *Checker) finish(ctx context.Context, r *comparison) {
 	if r.done && len(r.Differ) == 0 {
 		return

@@ -35,8 +35,8 @@ type Instance struct {
 	Host string `json:"-"`
 	// StartID is the caller's name for the start that created this worker.
 	StartID string `json:"start_id"`
-	// PID is the process id that the engine reports for the worker; elections order workers by it. It is zero when the
-	// worker does not run, and while the engine does not tell it.
+	// PID is the process id that the engine reports for the worker; elections order workers by it. It is zero when the worker
+	// does not run, and while the engine has not reported it.
 	PID int `json:"pid"`
 	// Control is the base URL of the worker's control API.
 	Control   string    `json:"control"`

@@ -47,8 +47,8 @@ func writeClass(c echo.Context) admission.Class {
 	return admission.Write
 }
 
-// admitted returns h behind the admission gate, which refuses requests that are too many or exceed their user's limit. A
-// route without a class gets h itself.
+// admitted returns h behind the admission gate, which refuses requests while too many are in flight or if they exceed their
+// user's limit. A route without a class gets h itself.
 func (a *API) admitted(route string, h echo.HandlerFunc) echo.HandlerFunc {
 	class, limited := classOf[route]
 	if !limited || a.cfg.Admission == nil {
@@ -69,7 +69,8 @@ func (a *API) admitted(route string, h echo.HandlerFunc) echo.HandlerFunc {
 // convert the names each time.
 const headerPolicy, headerLimit = "Ratelimit-Policy", "Ratelimit"
 
-// announceLimit adds to an answer 2xx or 429 the headers with what is left of the user's limit, if there is a limit.
+// announceLimit adds the headers with what is left of the user's limit, if there is a limit, to an answer with a status 2xx
+// or 429.
 func announceLimit(c echo.Context, guest *admission.Guest) {
 	quota, limited := guest.Quota()
 	if !limited {

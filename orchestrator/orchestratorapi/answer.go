@@ -17,7 +17,8 @@ const (
 	largeAnswer = 64 << 10
 	// bufferedAnswer is the size in bytes up to which net/http adds the Content-Length itself.
 	bufferedAnswer = 2 << 10
-	// indentRoom is the most extra room, in bytes per byte, for indenting: a digit and a comma become a line of their own.
+	// indentRoom is the most extra memory that indenting takes, in bytes per byte of the answer: a digit and a comma
+	// become a line of their own.
 	indentRoom = 24
 )
 
@@ -79,7 +80,7 @@ func send(c echo.Context, ans answer) error {
 	return nil
 }
 
-// blob sends body in one piece, with its length: a client takes an answer without a length for a very large one.
+// blob sends body in one piece, with its length: a client mistakes an answer without a length for a very large one.
 func blob(c echo.Context, body []byte) error {
 	if len(body) > bufferedAnswer {
 		c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))

@@ -72,7 +72,7 @@ type Config struct {
 	Present string
 	// Areas has the numbers and names of the application's areas, as CSV with headings, for the console.
 	Areas string
-	// About is the answer of /api/v1/settings, but for the other parts, which Parts returns if it is set.
+	// About is the answer of /api/v1/settings, except for the other parts, which Parts returns if it is set.
 	About console.About
 	Parts func(ctx context.Context) []settings.Part
 	// Checks are the conditions of /readyz besides a master and a slave.

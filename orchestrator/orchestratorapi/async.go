@@ -19,8 +19,8 @@ const (
 	statusFailed  = "failed"
 )
 
-// maxPending bounds how many accepted operations are remembered. The state of an operation that
-// is forgotten here still follows from persdb, or from its id if that has a time.
+// maxPending bounds how many accepted operations are remembered. The state of an operation that is forgotten here can
+// still be found at persdb, or derived from its id if the id has a time.
 const maxPending = 65536
 
 // writeState is the answer about an operation.

@@ -125,8 +125,8 @@ func (a *API) newestEnded(ctx context.Context) int64 {
 	return a.queued.reached()
 }
 
-// barrier answers an empty queued write, once every write queued here before it is applied or has failed. It first sends
-// an empty write through the same queue and waits for it, so that nearly all have ended when barrier looks them up.
+// barrier answers an empty queued write as soon as every write that was queued here earlier is applied or has failed. It first
+// sends an empty write through the same queue and waits for it, so that nearly all of them have ended when barrier looks them up.
 func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
 	queued := slices.DeleteFunc(a.queued.list(), func(op queuedOp) bool { return !op.queued })
 	timeout := cmp.Or(o.timeout, a.cfg.CallTimeout)

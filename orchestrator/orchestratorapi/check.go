@@ -9,8 +9,7 @@ import (
 )
 
 // checkRoutes registers the check of the running system. The method is POST, since a crawler must
-// not run the check: it reads the whole database and restarts a worker whose
-// replica differs.
+// not run the check: it reads the whole database and makes a worker rebuild a replica that differs.
 func (a *API) checkRoutes() {
 	if a.cfg.Invariants != nil {
 		a.guarded(http.MethodPost, "/api/v1/check", a.check)

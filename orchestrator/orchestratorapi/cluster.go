@@ -20,14 +20,13 @@ import (
 // Cluster is what this package needs from the control loop. It must be safe for
 // concurrent use.
 type Cluster interface {
-	// CrashMaster kills the master's container and returns its pid once it is
-	// confirmed dead. ok is false if there is no master. CodeConflict: the cluster no longer matches seen; nothing
-	// was killed.
+	// CrashMaster kills the master and returns its pid once it is confirmed dead. ok is false if there is no master.
+	// CodeConflict: the cluster no longer matches seen; nothing was killed.
 	CrashMaster(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error)
-	// CrashSlave kills the slave with the highest pid, as CrashMaster does.
+	// CrashSlave is CrashMaster for the slave with the highest pid.
 	CrashSlave(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error)
-	// HandOver moves the master's role to the slave with the given pid, or to the slave with the lowest pid if pid
-	// is zero. It returns when the new master serves. CodeConflict as for CrashMaster.
+	// HandOver moves the master's role to the slave with the given pid or, if pid is zero, to the caught-up slave with the
+	// lowest pid. It returns when the new master serves. CodeConflict as for CrashMaster.
 	HandOver(ctx context.Context, pid int, seen dbaas.Seen) (HandedOver, error)
 	// Workers returns the master and the slaves that run now, in any order. It does not ask the workers, so their Applied
 	// may be some seconds old, and Lag is not set.
@@ -123,7 +122,7 @@ func (a *API) crash(kill func(context.Context, dbaas.Seen) (int, bool, error)) e
 }
 
 // seenBy returns the options worker and epoch of a destructive request. Errors are CodeInvalid for an option that is
-// malformed, empty or there twice, since without it the request would do more, and CodeConflict for epoch 0, which no
+// malformed, empty or given twice, since without it the request would do more, and CodeConflict for epoch 0, which no
 // master has.
 func seenBy(u *url.URL) (seen dbaas.Seen, err error) {
 	given, err := httpapi.Query(u)

@@ -88,8 +88,8 @@ func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) (number in
 }
 
 // again reports whether op, whose id is from a client's key, has ended already. It returns CodeMismatch if the key belongs
-// to another request that was accepted here or has ended, and the refusal of a stage that counts or delays writes. If persdb does not answer, op may be accepted again: then it
-// ends with the result of the first request.
+// to another request that was accepted here or has ended, and the refusal of a stage that counts or delays writes. If
+// persdb does not answer, op may be accepted again: then it ends with the result of the first request.
 func (a *API) again(ctx context.Context, op dbaas.Operation) (ended bool, err error) {
 	other, accepted := a.pending.get(op.ID)
 	if accepted && other.fingerprint != op.Fingerprint && a.cfg.Now().Sub(other.since) < surelyKept { // later persdb may have forgotten the key
@@ -103,7 +103,7 @@ func (a *API) again(ctx context.Context, op dbaas.Operation) (ended bool, err er
 	_, err = a.cfg.Dispatcher.Write(ctx, op) // persdb compares the requests, and runs nothing.
 	switch dbaas.ReasonOf(err) {
 	case dbaas.ReasonEventBreaker, dbaas.ReasonDepthBreaker, dbaas.ReasonDepthWait:
-		return false, err // to be queued, it would pass the stage that refused it once more
+		return false, err // if it were queued now, it would pass that stage a second time
 	}
 	if err != nil && dbaas.CodeOf(err) != dbaas.CodeMismatch {
 		return false, nil // it is queued, and compared later

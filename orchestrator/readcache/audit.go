@@ -21,11 +21,11 @@ const (
 	auditLook = 5 * time.Millisecond
 )
 
-// Audit compares up to n items with what a worker answers now: up to half are the most used ones, and the others follow
-// the last audit's, so that audits come past every item. It returns how many items it compared
-// and how many of them differ. No item may differ: a difference is logged as an error, and the item is removed. Items
-// that a write touches during the comparison are skipped. A worker's answer is awaited until ctx's deadline, for a second
-// if ctx has none. If no item was compared, err is ctx's or the last error of a worker.
+// Audit compares up to n items with what a worker answers now. Up to half of them are the most used items. The others come
+// after those of the last audit, so that audits reach every item. Audit returns how many items it compared and how many of
+// them differ. No item may differ: a difference is logged as an error, and the item is removed. Items that a write touches
+// during the comparison are skipped. A worker's answer is awaited until ctx's deadline, for a second if ctx has none. If no
+// item was compared, err is ctx's or the last error of a worker.
 func (c *Cache) Audit(ctx context.Context, n int) (audited, mismatches int, err error) {
 	for _, key := range c.sample(n) {
 		if !wait.For(ctx, auditPause) {

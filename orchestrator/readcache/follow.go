@@ -18,10 +18,11 @@ const (
 	maxBehind = 1000
 	// silence is how long the head may be ahead of the cache before the log is read.
 	silence = 100 * time.Millisecond
-	// pageTimeout is how long a page of the log may bring nothing: one entry may have 80 MiB. retryPause is the wait after a failed call.
+	// pageTimeout is how long a page of the log may take without progress: one entry may have 80 MiB. retryPause is the wait after a
+	// failed call.
 	pageTimeout, retryPause = 2 * time.Second, 200 * time.Millisecond
-	// lossQuiet is how long nothing is stored after the log has lost entries: longer than a slave needs to see that it is
-	// after the head, which it looks at every 2 s with a timeout of 2 s.
+	// lossQuiet is how long nothing is stored after the log has lost entries: longer than a slave needs to notice that it is beyond the
+	// head, which it asks for every 2 s with a timeout of 2 s.
 	lossQuiet = 5 * time.Second
 )
 

@@ -52,7 +52,7 @@ type Launcher struct {
 var _ launch.Hosts = (*Launcher)(nil)
 
 // validName is what a host may be called. The name is a part of start ids, of registrations, and of the names of
-// containers. It has no dot, which ends it in a start id.
+// containers. It has no dot, because a dot ends the name in a start id.
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 // CheckNames returns an error unless every name can be that of a host, and no two are equal.
@@ -148,7 +148,7 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	return all, nil
 }
 
-// Start implements launch.Launcher. The start id names the host, so it is never repeated on another one.
+// Start implements launch.Launcher. The start id names the host, so a start is never repeated on another host.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	name, _, _ := strings.Cut(startID, ".")
 	i := slices.IndexFunc(l.hosts, func(h *host) bool { return h.name == name })

@@ -52,8 +52,8 @@ func (i *instance) run() {
 	close(i.ended)
 }
 
-// kill disconnects the worker first, so that nothing its goroutines do after the end of their context gets out. A worker
-// that has ended, or was killed, is left alone.
+// kill disconnects the worker first, so that what its goroutines do after the end of their context has no effect
+// outside. A worker that has ended, or was killed, is left alone.
 func (i *instance) kill() {
 	i.mu.Lock()
 	alive := i.served.Err() == nil

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// drainLimit is how long the output of a dead child may make no progress before it is given up. Output ends with the
-	// child, unless a grandchild holds it open.
+	// drainLimit is how long the output of a dead child may make no progress before it is no longer read. Output ends with
+	// the child, unless a grandchild holds it open.
 	drainLimit = time.Second
 	// pipeBytes is at least as much as a pipe holds, and so as a dead child can have left in it.
 	pipeBytes = 1 << 20
@@ -33,8 +33,9 @@ func newOutlet(to *lines) (o *outlet, theirs *os.File, err error) {
 }
 
 // copy passes the output on to its end, and closes the pipe. If a grandchild holds the output open, copy ends after the
-// child's death once nothing has come for drainLimit twice, or once it has read more than the child can have left. Once is
-// not enough: if this process is paused before Read, the deadline has passed, and Read returns without looking at the pipe.
+// child's death: when nothing has come for drainLimit twice in a row, or when it has read more than the child can have
+// left. A single drainLimit is not enough: if this process is paused before Read, the deadline has passed, and Read returns
+// without looking at the pipe.
 func (o *outlet) copy() {
 	buf, dead, silent := make([]byte, 32<<10), false, false
 	for left := pipeBytes; left > 0; {

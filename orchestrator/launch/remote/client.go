@@ -76,7 +76,7 @@ func New(c Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Caller returns what calls the other process.
+// Caller returns the caller of the other process.
 func (l *Launcher) Caller() *rpc.Caller { return &l.launcher }
 
 // Close stops polling for events. Workers keep running.
