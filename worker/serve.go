@@ -88,8 +88,8 @@ func (p phase) unlessOver(err error) error {
 // busWait is how often a worker that becomes a slave checks whether it is connected to the bus.
 const busWait = 10 * time.Millisecond
 
-// serveReads serves reads as a slave until the phase ends. Pending reads are answered after it has returned: writes
-// must not wait for a slow read.
+// serveReads serves reads as a slave until the phase ends. It may return before the pending reads are answered: the
+// writes of the next phase must not wait for a slow read.
 func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 	// Register only once the worker can serve reads.
 	if err := w.replica.WaitApplied(p.taking, dbaas.Head{}); err != nil {
@@ -200,7 +200,7 @@ func (w *Worker) guardLeadership(ctx context.Context, suspended <-chan struct{},
 }
 
 // hold waits until the master is registered again and returns the Suspended channel of the new session. held is false if
-// the assignment was not repeated in time.
+// the assignment was not repeated in time, or ctx has ended.
 func (w *Worker) hold(ctx context.Context) (suspended <-chan struct{}, held bool) {
 	for ctx.Err() == nil {
 		w.mu.Lock()

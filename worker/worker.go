@@ -35,7 +35,7 @@ var (
 	ErrKilled = errors.New("worker killed")
 	// errSuspended is a possible reason of ErrLeadershipLost.
 	errSuspended = errors.New("coordination session suspended")
-	// errDrainTimeout means that the pending work did not end within Config.DrainTimeout.
+	// errDrainTimeout means that the pending work did not end within Config.DrainTimeout. Run logs it and returns nil.
 	errDrainTimeout = errors.New("drain took too long")
 )
 

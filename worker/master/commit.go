@@ -155,8 +155,8 @@ func trace(ctx context.Context, batch []ref) (context.Context, tracing.Span) {
 	return tracing.Batch(ctx, tracing.Worker, "commit", parents, requests)
 }
 
-// take processes persdb's result for one operation. The commit had n operations and was sent to cluster to. take
-// reports whether the operation came closer to its end.
+// take processes persdb's result for one operation of a commit. n is the number of operations in the commit, and to is
+// the cluster that the commit was sent to. take reports whether the operation came closer to its end.
 func (m *Master) take(ctx context.Context, r ref, to dbaas.ClusterID, result dbaas.OperationResult, n int) bool {
 	op := r.op()
 	op.maybe = false     // persdb has looked up the id

@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/wire"
 )
 
-// deadPrefetch is how many dead letters a master may hold: enough for letters whose callers have gone to pass accepted
-// writes that wait for persdb.
+// deadPrefetch is how many dead letters a master may hold. Accepted writes may wait here until persdb answers; the
+// letters behind them, whose callers have gone, must still be taken.
 const deadPrefetch = 64
 
 // deadText is the stored failure of an accepted write that ended as a dead letter.

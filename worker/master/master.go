@@ -38,8 +38,8 @@ const (
 	finishing = 2
 
 	defaultCommitTimeout = 10 * time.Second
-	// defaultSendTimeout leaves time for a repetition in a cluster: the missing confirm, the connection to another node, and the
-	// confirm there. A shorter timeout would end a reply before it is repeated.
+	// defaultSendTimeout leaves time for a second attempt in a broker cluster: the missing confirm, the connection to another
+	// node, and the confirm there. A shorter timeout would end a reply before its second attempt.
 	defaultSendTimeout = 4 * time.Second
 	defaultBackoff     = 10 * time.Millisecond
 	maxBackoff         = 500 * time.Millisecond
@@ -85,7 +85,7 @@ type Config struct {
 	// CommitTimeout is how long one commit call may take before its outcome counts as unknown and it is retried.
 	// Default 10 s, more than twice the longest time that persdb can be set to allow an operation (4 s).
 	CommitTimeout time.Duration
-	// SendTimeout bounds one broadcast and one reply. Default 1 s.
+	// SendTimeout bounds one broadcast and one reply. Default 4 s.
 	SendTimeout time.Duration
 	// Backoff is the first wait after a commit that persdb did not accept; it doubles up to 500 ms. Default 10 ms.
 	Backoff time.Duration

@@ -222,7 +222,8 @@ func (r *Replica) explain(ctx context.Context, f *file, err error) {
 	}
 }
 
-// waitBound waits for the subscription, for at most bindWait. When it is bound later, gap makes follow read the log again.
+// waitBound waits for the subscription, for at most bindWait. If the subscription is bound later, gap makes follow read the log
+// again.
 func (r *Replica) waitBound(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, bindWait)
 	defer cancel()

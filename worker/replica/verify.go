@@ -21,14 +21,14 @@ const (
 	verifyTries = 5
 	// partTries is the number of failures with errSlowPart after which verifyAlways goes on with the next table.
 	partTries = 2
-	// verifyShare is the least ratio of the pause before a comparison to the duration of the previous one: so at most
-	// about 2 % of the time is spent on hashing.
+	// verifyShare is the least ratio of the average pause before a comparison to the duration of the previous one: so at most about 2 % of
+	// the time is spent on hashing.
 	verifyShare = 50
 	// suspectEvery is the least time between two files that are discarded because of a read.
 	suspectEvery = 10 * time.Minute
 )
 
-// errSlowPart: this replica or persdb did not hash a part in time, although persdb had just told its position. The time ends
+// errSlowPart: this replica or persdb did not hash a part in time, although persdb had just answered with its position. The time ends
 // earlier if the WAL has grown too large.
 var errSlowPart = errors.New("the part may be too large")
 

@@ -12,9 +12,9 @@ import (
 // killed its worker.
 const maxAlone = 2
 
-// runAlone runs the reads of a message whose previous worker died. One of the reads may have killed it, so they run one
-// after another, and the caller is notified of each before it runs. If this worker dies too, the caller knows which
-// read was running: it resends the others, but not that read.
+// runAlone runs the reads of a message whose previous worker died. One of the reads may have killed that worker, so
+// they run one after another, and the caller is notified of each before it runs. If this worker dies too, the caller
+// knows which read was running: it resends the others, but not that read.
 //
 // If the caller cannot be notified, the message stays unacknowledged, and its next consumer starts again.
 func (e *Executor) runAlone(ctx context.Context, m *message, indexes []int) {

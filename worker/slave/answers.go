@@ -258,9 +258,9 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 // announceHeld notifies the caller that from now on only this worker holds the message and, if running is not nil, that
 // read *running now runs alone. It reports false if the notification was not sent: the message then stays unacknowledged.
 //
-// A missing confirm is no such failure. It usually means that the caller's reply queue is at a silent node: the caller takes
-// another queue within 2 s, and resends the reads. Messages that stay unacknowledged would fill the prefetch, and the
-// resent reads would wait behind them.
+// A missing confirm does not count as not sent. It usually means that the caller's reply queue is at a silent node: the
+// caller takes another queue within 2 s, and resends the reads. Messages that stay unacknowledged would fill the prefetch,
+// and the resent reads would wait behind them.
 func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	m.sending <- struct{}{} // no notification may follow the last reply
 	defer func() { <-m.sending }()

@@ -102,7 +102,7 @@ func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
 const maxAge = 50 * time.Millisecond
 
 // run is one read transaction. It works until no read is left, another run has taken over, a read was refused a slow
-// slot, or the transaction is older than maxAge.
+// slot, the ready answers fill a reply, or the transaction is older than maxAge.
 type run struct {
 	exec *Executor
 	work *work
@@ -120,7 +120,7 @@ type run struct {
 	since   time.Time // when the current read began; zero between reads
 	slow    bool      // another run has taken over
 	refused bool      // the current read is slow, and no slow slot is free
-	paused  bool      // its answers fill a reply, which is sent without the slot
+	paused  bool      // the ready answers fill a reply; it is sent after the slot is released
 	over    bool
 }
 
@@ -284,8 +284,8 @@ func (r *run) watch(ctx context.Context) {
 }
 
 // yieldSlot moves this run to a slow slot, and starts another run for the remaining reads and a flush of the ready
-// answers. If no slow slot is free, it cancels the current read, which starts again when one is: fast slots are
-// reserved for fast reads.
+// answers. If no slow slot is free, it cancels the current read, which runs again once a slow slot is free: fast slots
+// are reserved for fast reads.
 func (r *run) yieldSlot(ctx context.Context) {
 	e := r.exec
 	r.leaveLocked()

@@ -53,8 +53,8 @@ func (e *Executor) expectsSlot(read *dbaas.Read) bool {
 }
 
 const (
-	// slowCalls is how often a slow read must have called pace to be remembered: about 50 us of work. Other reads were
-	// slow only because this process had no core.
+	// slowCalls is how often a slow read must have called pace to be remembered: about 50 us of work. A read with fewer
+	// calls was slow only because this process got no core.
 	slowCalls = 16
 	// maxSlowReads bounds the remembered reads. When it is reached, a new read replaces any other.
 	maxSlowReads = 1024
