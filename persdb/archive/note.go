@@ -125,7 +125,7 @@ func seal(v any) ([]byte, error) {
 	return fmt.Appendf(text, "%s%d,\"sha256\":\"%x\"}\n", sealed, len(text), sha256.Sum256(text)), nil
 }
 
-// maxNote bounds the size of a JSON object.
+// maxNote bounds the size of a note in bytes.
 const maxNote = 64 << 10
 
 func readNote(ctx context.Context, p place.Place, name string, v any) (err error) {

@@ -4,10 +4,10 @@
 //
 // To read an archive:
 //
-//   - place.Open returns the place of a URL, Clusters the clusters that have objects there;
+//   - place.Open returns the place of a URL, and Clusters the ids of the clusters that have objects there;
 //   - Read returns the Catalog of one cluster: its snapshots and segments by name;
-//   - Catalog.Ranges returns the positions that can be restored, Catalog.Plan the snapshot and segments that a position
-//     needs, Catalog.SeqAt the position at a time;
+//   - Catalog.Ranges returns the positions that can be restored. Catalog.Plan returns the snapshot and segments that a
+//     position needs. Catalog.SeqAt returns the position at a time;
 //   - ReadHeader, ReadSnapshot and ReadSegment read one object. They return a BadObjectError with the object's name if
 //     its bytes are not those that were written. Catalog.Without excludes the object from the next plan.
 package archive

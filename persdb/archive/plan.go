@@ -128,7 +128,7 @@ var ErrBeforeAll = errors.New("the archive begins after this time")
 // out, and more is read, as long as the position is certain without them. Otherwise the error is a *BadObjectError
 // with all of them, and SeqAt returns the first position that may need one of them; 0 if not known.
 func (c *Catalog) SeqAt(ctx context.Context, p place.Place, at time.Time) (dbaas.Seq, error) {
-	newest, _ := c.Newest() // the bad objects' names count.
+	newest, _ := c.Newest() // the names of bad objects count: they show which entries exist.
 	var failed *BadObjectError
 	for good := c; ; {
 		seq, err := good.seqAt(ctx, p, at, newest)

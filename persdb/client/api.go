@@ -34,8 +34,8 @@ const (
 	HeaderSum   = "X-Crc32c"
 	// HeaderCluster is sent with answers that have a position, and with commits of a master that knows its cluster.
 	HeaderCluster = "X-Cluster-Id"
-	// HeaderTakeOver, with any value, asks a persdb that is not the active one to become it before it answers. It is sent
-	// with calls that only the active one answers, after all addresses were tried.
+	// HeaderTakeOver, with any value, asks an inactive persdb to become the active one before it answers. It is sent with
+	// calls that only the active one answers, after all addresses were tried.
 	HeaderTakeOver = "X-Take-Over"
 	// HeaderFirst is sent with a page of the log, and with the error for a page that the log no longer has.
 	HeaderFirst = "X-First-Seq"

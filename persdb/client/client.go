@@ -1,6 +1,6 @@
-// Package client is the client of persdb's servers, of which one is active, and defines the paths, headers and encodings of the internal API for
-// both sides. The client offers the same methods as commitlog.Store with the same guarantees, so workers need not know
-// whether persdb is in their process or on another machine.
+// Package client calls persdb's servers, one of which is active. It also defines the paths, headers and encodings of the
+// internal API for both sides. The client offers the same methods as commitlog.Store with the same guarantees, so workers
+// need not know whether persdb is in their process or on another machine.
 package client
 
 import (
@@ -75,7 +75,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Servers returns what calls each server.
+// Servers returns the caller of each server, in the order of Config.URL.
 func (c *Client) Servers() []*rpc.Caller { return c.servers }
 
 // Close closes idle connections. It does not end running calls; their contexts do.

@@ -27,7 +27,7 @@ type clock struct {
 	sampled bool
 }
 
-// sample takes the answer to a call.
+// sample updates the estimate from the answer to a call: header is the value of HeaderTime.
 func (c *clock) sample(header string, sent, answered time.Time) {
 	micros, err := strconv.ParseInt(header, 10, 64)
 	took := answered.Sub(sent)

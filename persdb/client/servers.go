@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/wait"
 )
 
-// Which servers answer a call.
+// audience says which servers can answer a call.
 type audience int
 
 const (
@@ -65,7 +65,7 @@ func ask[T any](ctx context.Context, c *Client, whom audience, r rpc.Request, ca
 	return a.out, a.result()
 }
 
-// attempts are those of one call.
+// attempts is the state of the attempts to make one call.
 type attempts[T any] struct {
 	c    *Client
 	whom audience
@@ -76,7 +76,7 @@ type attempts[T any] struct {
 	out      T
 	err      error // of the last attempt
 	doubtful bool  // an attempt may have been carried out
-	refusal  error // the last one of a server that cannot do the call now
+	refusal  error // the last refusal by a server that cannot do the call now
 }
 
 // try makes the call of one server. It returns false if another server may do better.
@@ -187,7 +187,7 @@ func probe(ctx context.Context, to *rpc.Caller) error {
 	return err
 }
 
-// pathLive answers at once, whatever else the server does.
+// pathLive answers immediately, whatever else the server does.
 const pathLive = "/livez"
 
 // asJSON is ask for a call with a JSON answer, and with a JSON body unless in is nil.

@@ -19,7 +19,7 @@ const followEvery = 200 * time.Millisecond
 // followedFor is how long an inactive process treats what it has read of the log as the whole log.
 const followedFor = 5 * followEvery
 
-// checkEvery is the number of these pauses after which an active process checks whether it still is the active one.
+// checkEvery: an active process checks after every checkEvery times followEvery whether it still is the active one.
 const checkEvery = 5
 
 // sharing is the part of a Store that only a shared log needs.
@@ -34,7 +34,7 @@ type sharing struct {
 // not shared is always active.
 func (s *Store) Active() bool { return !s.inactive.Load() }
 
-// Ready returns an error if the store can neither decide nor follow.
+// Ready returns an error unless this process is active and can commit, or is inactive and follows the log.
 func (s *Store) Ready(ctx context.Context) (dbaas.Readiness, error) {
 	head, err := s.Head(ctx)
 	if !dbaas.IsNotActive(err) {
@@ -67,7 +67,7 @@ func (s *Store) notFollowed() error {
 	return nil
 }
 
-// noteActive returns err, and notes if it says that another process is the active one.
+// noteActive returns err. If err says that another process is the active one, noteActive also records that.
 func (s *Store) noteActive(ctx context.Context, err error) error {
 	if dbaas.IsNotActive(err) && !s.inactive.Swap(true) {
 		s.cfg.Log.InfoContext(ctx, "not active any more, following the log", logkey.Seq, s.known().Seq)
@@ -234,7 +234,7 @@ func (s *Store) fresh() bool {
 	return err == nil && position.Seq == 0
 }
 
-// joinCluster gives a fresh data folder the cluster of its log. After a death in between, the next start does it again.
+// joinCluster gives a fresh data folder the cluster of its log. If the process dies in between, the next start does it again.
 func (s *Store) joinCluster(cluster dbaas.ClusterID) error {
 	err := s.conn.BeginWrite()
 	if err == nil {

@@ -101,8 +101,8 @@ func (s *Store) archiveFull() bool {
 	return s.cfg.Archive != nil && s.cfg.Archive.Stop && (s.index.after(a.seq) > s.cfg.Archive.Backlog || a.held && a.short)
 }
 
-// errArchiveFull marks a refusal because of the archive: the disk is not full. It is no *dbaas.Error, because errors.Is takes
-// all errors with the same code for equal.
+// errArchiveFull marks a refusal because of the archive: the disk is not full. It is not a *dbaas.Error, because errors.Is
+// treats all of those with the same code as equal.
 var errArchiveFull = errors.New("the archive lacks the oldest entries")
 
 // archiveRefusal returns an error if writes are refused because of the archive. The caller owns the connection.

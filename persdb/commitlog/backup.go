@@ -106,9 +106,9 @@ func (b *backupBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// copyTo writes a snapshot to a new file. It uses about half of a core. It returns CodeFull if the disk would have
-// less than Config.Reserve bytes free, before it writes anything if this is known then. It calls begun, unless that is
-// nil, once the position is fixed.
+// copyTo writes a snapshot to a new file. It uses about half of a core. It returns CodeFull, if possible before it
+// writes anything, if the disk would have less than Config.Reserve bytes free. It calls begun, unless that is nil, once
+// the position is fixed.
 func (s *Store) copyTo(ctx context.Context, path string, begun func(dbaas.Head) error) (head dbaas.Head, err error) {
 	head, body, err := s.snapshot(ctx)
 	if err != nil {
@@ -277,10 +277,10 @@ func writeForeign(path string, from io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// checkSize returns CodeInvalid if a file of this size is shorter than its pages. The engine would read what is missing
-// of the last page as zeros. Like the engine, checkSize believes the number of pages in the header only if the last
-// program that wrote the file wrote that number too, and permits more pages than that. A page size that no database has
-// is left to the engine.
+// checkSize returns CodeInvalid if a file of this size is shorter than its pages. The engine would read the missing
+// part of the last page as zeros. Like the engine, checkSize trusts the number of pages in the header only if the last
+// program that wrote the file wrote that number too, and accepts a file with more pages than that. A page size that no
+// database has is left to the engine.
 func checkSize(head []byte, size int64) error {
 	page := int64(binary.BigEndian.Uint16(head[pageSizeAt:]))
 	if page == 1 {

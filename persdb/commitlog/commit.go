@@ -50,7 +50,7 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 		if !by.Cluster.IsZero() && by.Cluster != s.cluster {
 			return dbaas.Errorf(dbaas.CodeStaleEpoch, "the commit is for cluster %s, the database is cluster %s", by.Cluster, s.cluster)
 		}
-		if s.cfg.Shared && by.Epoch > s.bounds.Head.Epoch { // another process may have issued it; only the log knows.
+		if s.cfg.Shared && by.Epoch > s.bounds.Head.Epoch { // another process may have issued this epoch; only the log knows.
 			if err := s.settle(ctx); err != nil {
 				return unavailable(err)
 			}

@@ -284,9 +284,9 @@ func (l *FileLog) Head(ctx context.Context) (Bounds, error) {
 	return b, err
 }
 
-// overwrite makes a transaction whose COMMIT has failed impossible. After a failed fsync all of the transaction is in the
-// WAL, behind the end that this process knows, and the next start would find it there. The next transaction overwrites its
-// first page. The engine writes a page for this statement even if the value stays the same.
+// overwrite makes sure that a transaction whose COMMIT has failed never takes effect. After a failed fsync all of the
+// transaction is in the WAL, behind the end that this process knows, and the next start would find it there. The next
+// transaction overwrites its first page. The engine writes a page for this statement even if the value stays the same.
 func (l *FileLog) overwrite(ctx context.Context) error {
 	err := l.alone(ctx, func() error { return l.writer.Exec("PRAGMA user_version=0") })
 	if err != nil {

@@ -28,8 +28,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// holder names the process that holds the lock of f, if this machine tells: Linux lists the locks with the pids of their
-// holders, but not for a holder in another container.
+// holder names the process that holds the lock of f, as far as this machine shows it: Linux lists the locks with the
+// pids of their holders, but not for a holder in another container.
 func holder(f *os.File) string {
 	var file unix.Stat_t
 	locks, err := os.ReadFile("/proc/locks")

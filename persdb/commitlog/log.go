@@ -29,11 +29,11 @@ type Log interface {
 	Read(ctx context.Context, after dbaas.Seq, limit Limit) ([]Record, error)
 	// Head returns the range of entries that the log holds.
 	Head(ctx context.Context) (Bounds, error)
-	// Trim removes the records up to and including seq, but never the newest record. CodeUnknown means that they may
-	// have been removed; a later Head shows whether they were. After any other error they were not removed. size is about
-	// how many bytes they have: a log that bounds the time of a statement gives a large one more time.
+	// Trim removes the records up to and including seq, but never the newest record. CodeUnknown means that they may have
+	// been removed; a later Head shows whether they were. After any other error they were not removed. size is the
+	// approximate size of the records in bytes: a log that limits the time of a statement gives a larger trim more time.
 	Trim(ctx context.Context, seq dbaas.Seq, size int64) error
-	// Close ends running calls of Read and Head, waits for them, and closes the log. Claim, Append and Trim may not be
+	// Close ends running calls of Read and Head, waits for them, and closes the log. Claim, Append and Trim must not be
 	// running, and no method may be called afterwards.
 	Close() error
 }
@@ -44,7 +44,7 @@ type Log interface {
 type SharedLog interface {
 	Log
 	// TakeOver makes this process the active one. From then on no step that another process has begun before can have an
-	// effect. After an error this process is not active, or becomes it later.
+	// effect. After an error this process is not active, but may become active later.
 	TakeOver(ctx context.Context) error
 	// Check returns dbaas.ErrNotActive if another process is the active one. It writes nothing.
 	Check(ctx context.Context) error

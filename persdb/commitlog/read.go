@@ -19,8 +19,8 @@ const (
 	pageBytes   = 4 << 20
 )
 
-// Head returns the newest position and the newest epoch. It does not wait for commits. A shared log is asked first: no
-// other process has committed beyond the returned head before the call.
+// Head returns the newest position and the newest epoch. Unless the log is shared, it does not wait for commits. A shared
+// log is asked first: no other process has committed beyond the returned head before the call.
 func (s *Store) Head(ctx context.Context) (dbaas.Head, error) {
 	if s.cfg.Shared {
 		if err := s.confirm(ctx); err != nil {
@@ -58,7 +58,7 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 	return page, err
 }
 
-// Changes is Log for the change feed: the entries keep the data that only its consumers need. A page has at most size
+// Changes is Log for the change feed: the entries keep the data that only the feed's consumers need. A page has at most size
 // bytes, or a single entry.
 func (s *Store) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
 	page, err := s.await(ctx, after, wait)

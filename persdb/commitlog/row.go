@@ -34,7 +34,8 @@ func (w *Row) Record(noChanges bool) Record {
 	return w.record(damageOf(w.Sum, w.sum(), noChanges))
 }
 
-// record returns the record of a row whose checksum was compared. Its damage also counts changes that cannot be decoded.
+// record returns the record of a row. damage is the result of comparing the checksum, or 0 for a row without a checksum.
+// Changes that cannot be decoded count as damaged too.
 func (w *Row) record(damage Damage) Record {
 	r := Record{Operations: w.Operations, Damage: damage, Entry: dbaas.Entry{
 		Seq: dbaas.Seq(w.Seq), Epoch: dbaas.Epoch(w.Epoch), At: time.UnixMilli(w.At),

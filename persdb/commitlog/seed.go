@@ -33,8 +33,8 @@ type Seed struct {
 // the log. It returns the position, with the new id. The database then behaves as if the entries had been committed
 // there.
 //
-// After an error or a death, the caller must discard the folder. Nothing is durable until the caller has synced the
-// files (SyncFolder). CodeInvalid means that Seed.Tables cannot be used.
+// After an error, or if the process dies, the folder must be discarded. Nothing is durable until the caller has
+// synced the files (SyncFolder). CodeInvalid means that Seed.Tables cannot be used.
 func Plant(ctx context.Context, cfg Config, seed Seed) (dbaas.Head, error) {
 	cluster := dbaas.NewClusterID()
 	path := filepath.Join(cfg.Dir, FileName)

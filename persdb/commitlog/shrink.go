@@ -57,8 +57,8 @@ func (s *Store) replaceBy(copied, path string) error {
 	return s.cfg.files.sync(s.cfg.Dir)
 }
 
-// copyUsed copies the used pages if more than half of the file's pages are free and the disk has room for twice the
-// used pages.
+// copyUsed copies the used pages if at least half of the file's pages are free and the disk has room for twice the used
+// pages.
 func (s *Store) copyUsed(path, to string, size int64) (done bool, err error) {
 	c, err := sqlite.Open(path, sqlite.Options{Durable: true})
 	if err != nil {

@@ -17,7 +17,7 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	if err != nil {
 		return dbaas.StatementResult{}, err
 	}
-	// An operation may have very many statements, so its end is too late to look.
+	// An operation may have very many statements, so a check at its end would come too late.
 	if b.plan.returned += resultSize(&result); b.plan.returned > b.s.sizes.results {
 		return dbaas.StatementResult{}, b.overflow(at.op, errTooMuch)
 	}
@@ -180,9 +180,9 @@ func (b *batch) together(run func() error) error {
 	}
 }
 
-// change runs a statement that changes the schema. With foreign keys on, the engine drops a table that other tables refer
-// to row by row. change turns foreign keys off where they would only cost that time. The engine then drops the table in one
-// step, which cannot be interrupted and must be possible at any size, so it has no time limit.
+// change runs a statement that changes the schema. With foreign keys on, the engine deletes the rows of a dropped table one by
+// one if other tables refer to it. change turns foreign keys off where they would only cost that time. The engine then drops
+// the table in one step, which cannot be interrupted and must be possible at any size, so it has no time limit.
 func (b *batch) change(p part) (result dbaas.StatementResult, err error) {
 	for _, name := range p.Dropped() {
 		whole := false

@@ -86,7 +86,7 @@ func worst(errs []error) dbaas.Code {
 	return dbaas.CodeUnavailable
 }
 
-// open opens a session on a server. It gets a fence if this process is the active one; otherwise it only looks.
+// open opens a session on a server. The session gets a fence if this process is the active one; otherwise it only reads.
 func (l *Log) open(ctx context.Context, at *server, create bool) error {
 	s, err := at.begin(ctx, l.cfg.Single, create)
 	if err != nil {
@@ -115,9 +115,9 @@ func (l *Log) open(ctx context.Context, at *server, create bool) error {
 	return nil
 }
 
-// enter gives a session a fence, which makes this process the owner of the log. take allows it to replace another owner,
-// free to enter a log without an owner; otherwise it returns false, since another process may have stored entries that
-// the Store must read first.
+// enter gives a session a fence, which makes this process the owner of the log. It enters a log without an owner only if
+// free is set, and a log of another owner only if take is set. Otherwise it returns false, since another process may have
+// stored entries that the Store must read first.
 func (l *Log) enter(s *session, free, take bool) (bool, error) {
 	a, err := l.send(s, 0, enter, []byte(l.cluster), []byte(l.owner), strconv.AppendBool(nil, free), strconv.AppendBool(nil, take))
 	switch {
@@ -159,7 +159,7 @@ func (l *Log) checkCluster(seen *logView) error {
 	return dbaas.WrapError(dbaas.CodeInternal, message, other)
 }
 
-// lose makes this process inactive. The connection stays, to look.
+// lose makes this process inactive. The connection stays open for looks at the log.
 func (l *Log) lose(ctx context.Context) {
 	l.active, l.lost = false, time.Now()
 	if l.session != nil {

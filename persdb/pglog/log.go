@@ -272,7 +272,7 @@ func (l *Log) send(on *session, size int, s statement, params ...[]byte) (answer
 	return a, nil
 }
 
-// note notes what is proven to be stored. It returns an error if the log lacks what was proven before.
+// note records what is proven to be stored. It returns an error if the log lacks what was proven before.
 func (l *Log) note(a *logView) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

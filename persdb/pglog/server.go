@@ -36,8 +36,8 @@ type server struct {
 	silence      time.Duration // silence
 }
 
-// For the time silence, a server that did not answer in time is tried after the others, and only for
-// connectLimit/silentShare: the attempt may take all of this time, and no other server is tried during it.
+// silence is for how long a server that did not answer in time is tried after the others. During that time an attempt to
+// connect to it may take only connectLimit/silentShare, since no other server is tried meanwhile.
 const (
 	silence     = 3 * time.Second
 	silentShare = 6

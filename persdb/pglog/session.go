@@ -15,8 +15,8 @@ import (
 )
 
 // session is a connection with the prepared statements. Its fence is a number that no other session has: a statement
-// writes only while the log has the same one. So a late statement of an older session has no effect. A session without
-// a fence only reads.
+// writes only while the log has the same fence. So a late statement of an older session has no effect. A session without a
+// fence only reads.
 type session struct {
 	*conn
 
@@ -50,8 +50,8 @@ func (s *logView) bounds() commitlog.Bounds {
 // lookPause is the pause between two looks at the standbys.
 const lookPause = time.Millisecond
 
-// step runs a statement and waits until a standby has it, at most for limit. When the time is over, the socket is
-// closed and nothing is cancelled: PostgreSQL would take a cancelled commit for done, without a standby.
+// step runs a statement and waits until a standby has it, at most for limit. When the time is over, the socket is closed
+// and nothing is cancelled: PostgreSQL would treat a cancelled commit as done, although no standby has it.
 //
 // Errors are *dbaas.Error: CodeUnknown if the statement may have been, or may still be, carried out; otherwise it was
 // not. After an error the session is of no use.

@@ -24,7 +24,8 @@ type Want struct {
 	Seq *dbaas.Seq
 	// At, if not nil, selects the last entry that was committed at or before this time. It has precedence over Seq.
 	At *time.Time
-	// Progress, if set, is called for each entry with the position that the log has reached, and the last one.
+	// Progress, if set, is called for each entry: seq is the position that the log has reached, last the position at which it
+	// will end.
 	Progress func(seq, last dbaas.Seq)
 }
 

@@ -52,11 +52,11 @@ type drill struct {
 	tell func(what string)
 }
 
-// Verify checks the archive of a cluster by restoring from it. cluster may be zero if there is only one. Verify reads
-// every object. It makes the tables of each snapshot, from its file and from the snapshot before it, and compares their
-// hashes. Last it restores the newest position and opens it as persdb does. It works in a folder of its own below
-// cfg.Dir and removes that at the end. tell is called before each step. The running system may merge and
-// remove objects during the check.
+// Verify checks the archive of a cluster by restoring from it. cluster may be zero if there is only one. Verify reads every
+// object. It makes the tables of each snapshot, from its file and from the snapshot before it, and compares their hashes.
+// Finally it restores the newest position and opens it as persdb does. It works in a folder of its own below cfg.Dir and
+// removes that folder at the end. tell is called before each step. The running system may merge and remove objects during
+// the check.
 //
 // The report lists what is bad. An error means that the check itself failed, for example that the archive could not be
 // read.
@@ -174,7 +174,7 @@ func (d *drill) meet(err error) error {
 	return nil
 }
 
-// gaps records the gaps. One that reaches the newest position is bad: no snapshot has ended it.
+// gaps records the gaps. A gap that reaches the newest position is bad: no snapshot has ended it.
 func (d *drill) gaps() {
 	d.Gaps = append([]archive.Range{}, d.c.Gaps()...)
 	newest, _ := d.c.Newest()

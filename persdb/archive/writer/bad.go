@@ -32,8 +32,8 @@ func (a *Archiver) compareGood(ctx context.Context, c *archive.Catalog) (*archiv
 	}
 }
 
-// newestSnapshot returns the newest snapshot. If its header is bad, newestSnapshot returns its name and no snapshot, so
-// that another one is due.
+// newestSnapshot returns the newest snapshot. If its header is bad, newestSnapshot returns the snapshot's name and no
+// snapshot, so that a new snapshot is due.
 func (a *Archiver) newestSnapshot(ctx context.Context, c *archive.Catalog) (last lastSnapshot, bad string, err error) {
 	n := len(c.Snapshots)
 	if n == 0 {

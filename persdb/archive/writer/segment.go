@@ -141,7 +141,7 @@ func (a *Archiver) put(ctx context.Context, kind, name string, body io.Reader) e
 	return err
 }
 
-// storeAs returns the call that stores an object of this name: a new one, or one in place of the bad snapshot.
+// storeAs returns the call that stores an object of this name: Create, or Replace for the name of the bad snapshot.
 func (a *Archiver) storeAs(name string) func(context.Context, string, io.Reader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"rideshare/persdb/archive"
 )
 
-// maintain makes snapshots, and merges and removes objects, until ctx ends or another process writes.
+// maintain makes snapshots, and merges and removes objects, until ctx ends or another process has become the
+// archive's writer.
 func (a *Archiver) maintain(ctx context.Context) {
 	again := wait.Backoff{First: time.Second, Cap: time.Minute, Jitter: 0.2}
 	for !a.stopped.Load() {
@@ -38,8 +39,8 @@ func (a *Archiver) maintain(ctx context.Context) {
 	}
 }
 
-// upkeep makes the snapshot and the tidy that are due. A tidy does not wait until a snapshot succeeds: it may be what
-// makes room for one.
+// upkeep makes a snapshot and tidies the archive, each if it is due. Tidying does not wait until the snapshot
+// succeeds: it may make the room that the snapshot needs.
 func (a *Archiver) upkeep(ctx context.Context) error {
 	err := a.snapshotIfDue(ctx)
 	if !a.isReady() || time.Since(a.tidied) < tidyEvery {
@@ -51,7 +52,8 @@ func (a *Archiver) upkeep(ctx context.Context) error {
 }
 
 // snapshotDue reports whether a snapshot is due. The archive must have the whole log that existed at the start. In
-// addition there must be no snapshot yet, an old one, SnapshotBytes of log after it, or a gap.
+// addition, one of these must hold: there is no snapshot yet, the newest one is old, it is followed by SnapshotBytes
+// of log, or there is a gap.
 func (a *Archiver) snapshotDue() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

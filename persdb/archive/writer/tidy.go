@@ -159,7 +159,7 @@ func (a *Archiver) mergeOne(ctx context.Context, group []archive.Segment, header
 	return merged, err
 }
 
-// removeReplaced removes each segment whose entries a longer segment has, after reading that one back.
+// removeReplaced removes each segment whose entries a longer segment has, after it has read the longer segment back.
 func (a *Archiver) removeReplaced(ctx context.Context, segments []archive.Segment) error {
 	readBack := map[string]bool{}
 	for _, s := range segments {

@@ -81,7 +81,7 @@ type Archiver struct {
 	last     lastSnapshot // the newest snapshot
 	bad      string       // the name of the newest snapshot if it is bad; the next snapshot may replace it
 	want     bool         // a snapshot is due, whatever the age of the last one
-	asked    int          // how often want was decided: a snapshot answers only what was asked before it began
+	asked    int          // how often want was set: a snapshot satisfies only what was wanted before the snapshot began
 	goal     dbaas.Seq    // the head of the log when begin read the archive: no snapshot is made before position reaches it
 	gaps     int64        // entries that were damaged before the archive had them, and losses of the archive
 	since    int64        // bytes of the log since the last snapshot; compressed if they were archived before the start
@@ -107,7 +107,7 @@ func Start(ctx context.Context, store *commitlog.Store, cfg Config) (*Archiver, 
 	begun := make(chan error, 1)
 	a.done.Go(func() {
 		defer close(begun)
-		begun <- a.begin(first) // if the place hangs in the kernel, it outlasts first.
+		begun <- a.begin(first) // may outlast first, if the place hangs in the kernel.
 	})
 	var err error
 	select {
@@ -146,8 +146,8 @@ func newArchiver(store *commitlog.Store, cfg Config) *Archiver {
 	}
 }
 
-// Close ends archiving. It tries for 2 s to store the entries that the archive lacks. A call of the place that hangs
-// longer is left behind.
+// Close ends archiving. It tries for 2 s to store the entries that the archive lacks. It does not wait for a call to the
+// place that hangs longer.
 func (a *Archiver) Close() {
 	a.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), lastUpload)
@@ -281,7 +281,7 @@ func (a *Archiver) goOn(ctx context.Context, catalog *archive.Catalog) error {
 	return nil
 }
 
-// upload stores segments until ctx ends or another process writes.
+// upload stores segments until ctx ends or another process has become the archive's writer.
 func (a *Archiver) upload(ctx context.Context) {
 	again := wait.Backoff{First: time.Second, Cap: 30 * time.Second, Jitter: 0.2}
 	var failures wait.Streak
