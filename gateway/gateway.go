@@ -64,8 +64,8 @@ type service struct {
 	away  atomic.Int64 // failures since the last answer
 }
 
-// New returns a Gateway. It is an error if a service has no instance, or an instance that is not http://host:port, or if the
-// order is unknown.
+// New returns a Gateway. It returns an error if a service has no instance, if the URL of an instance is not
+// http://host:port, or if the order is unknown.
 func New(cfg Config) (*Gateway, error) {
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, httpapi.DefaultMaxBody)
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
@@ -98,8 +98,8 @@ func (g *Gateway) newService(name string, urls []string) (*service, error) {
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite:   rewrite,
 		Transport: pool,
-		// Even without a FlushInterval, streams (which have no length) are flushed as they come. All other answers are
-		// sent in one piece, headers included.
+		// Even without a FlushInterval, streams (which have no length) are flushed as they come. Other answers are not
+		// flushed early, so a short answer leaves in one piece with its headers.
 		BufferPool:     &buffers{},
 		ErrorLog:       slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { g.fail(w, r, s, err) },

@@ -28,8 +28,9 @@ func newTransport(answerTimeout time.Duration) *http.Transport {
 	}
 }
 
-// rewrite makes the outgoing request. Only the hop-by-hop headers differ from the incoming one, X-Idempotency-Key, and the
-// Origin of a page of the gateway's own host. The pool chooses the instance.
+// rewrite makes the outgoing request. It drops X-Idempotency-Key and the Origin of a page of the gateway's own host, and
+// sets the X-Forwarded headers, the request's id and the trace. ReverseProxy drops the hop-by-hop headers. The pool
+// chooses the instance.
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetXForwarded()
 	p.Out.Header.Set(httpapi.HeaderRequestID, httpapi.RequestID(p.In.Context()))
