@@ -32,8 +32,8 @@ type Users struct {
 // New returns Users on db.
 func New(db DB, hasher *Hasher) *Users { return &Users{db: db, hasher: hasher} }
 
-// Create stores a user. nil: the user is on disk. CodeInvalid: name or password are not allowed. CodeConstraint: the
-// name is taken. CodeUnavailable: certainly not done. CodeUnknown: it may or may not be done.
+// Create stores a user. A nil error means that the user is on disk. CodeInvalid: name or password are not allowed.
+// CodeConstraint: the name is taken. CodeUnavailable: certainly not done. CodeUnknown: it may or may not be done.
 //
 // With a key, repeating the call produces the same statement, so that a retry gets the first answer again. For that, the
 // salt is derived from the key and the name, and no lookup comes first: it would find the user that the first call
