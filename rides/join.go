@@ -17,9 +17,9 @@ const (
 		" AND (seats IS NULL OR (SELECT count(*) FROM riders WHERE rideId = ?1) < seats)"
 )
 
-// Join gives user a seat in a ride. nil: the seat is on disk. The checks come in this order. CodeInvalid: no such user.
-// CodeNotFound: no such ride. CodeInvalid: the user is the creator or has already joined. CodeConflict: no seat is left.
-// Other errors as for Create.
+// Join gives user a seat in a ride. A nil error means that the seat is on disk. The checks come in this order.
+// CodeInvalid: no such user. CodeNotFound: no such ride. CodeInvalid: the user is the creator or has already joined.
+// CodeConflict: no seat is left. Other errors as for Create.
 func (r *Rides) Join(ctx context.Context, opts dbclient.Options, id int64, user string) (dbaas.Seq, error) {
 	known, err := r.cfg.Users.Exists(ctx, user, opts.MinSeq)
 	if err != nil {

@@ -82,8 +82,8 @@ func (r *Rides) checkRoute(source, destination Area) error {
 	return nil
 }
 
-// Create stores a ride and returns its id. nil: the ride is on disk. CodeInvalid: a field or the creator is invalid.
-// CodeUnavailable: certainly not done. CodeUnknown: it may or may not be done.
+// Create stores a ride and returns its id. A nil error means that the ride is on disk. CodeInvalid: a field or the
+// creator is invalid. CodeUnavailable: certainly not done. CodeUnknown: it may or may not be done.
 func (r *Rides) Create(ctx context.Context, opts dbclient.Options, n NewRide) (int64, dbaas.Seq, error) {
 	if err := CheckTimestamp(n.Timestamp); err != nil {
 		return 0, 0, err

@@ -76,9 +76,9 @@ func New(cfg Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.pool.CloseIdleConnections() }
 
-// Exists asks once, without a cache, whether this user exists at minSeq or later. A gateway that takes no connection is not
-// asked: the next one is. A refusal of the users service, 429 or 503, is returned with its reason and its time to retry.
-// CodeUnavailable means otherwise that the users service gave no valid answer.
+// Exists asks once, without a cache, whether this user exists at minSeq or later. If a gateway accepts no connection, Exists asks
+// the next one. A refusal of the users service, 429 or 503, is returned with its reason and its time to retry. Any other
+// CodeUnavailable means that the users service gave no valid answer.
 func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error) {
 	if name == "" || name == countPath {
 		return false, nil
