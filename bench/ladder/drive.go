@@ -107,6 +107,9 @@ func (r run) newClients() ([]*client, error) {
 		if err != nil {
 			return nil, err
 		}
+		if r.target.sql {
+			work.next = sqlWorks()[r.work]
+		}
 		clients[i] = &client{database: database, gateway: gateway, work: work, tally: loadgen.NewTally()}
 	}
 	return clients, nil
@@ -146,7 +149,7 @@ func (c *client) call(due time.Time) {
 	c.tally.Add(time.Since(due), "")
 	if err := c.request.check(c.resp.StatusCode(), c.resp.Body(), exact); err != nil {
 		c.fail(err)
-	} else if c.request.path == writePath {
+	} else if c.request.path == writePath || c.request.path == executePath {
 		c.written++
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"rideshare/bench/api"
@@ -24,7 +25,7 @@ func fill(ctx context.Context, url string, rows int, application bool) error {
 	statements := []any{createTable, createIndex}
 	for i := range rows {
 		statements = append(statements, []any{
-			"INSERT INTO bench (k, g, v) VALUES (?, ?, ?)", string(appendKey(nil, i)), i / groupRows, fmt.Sprintf("value of row %d", i),
+			"INSERT INTO bench (k, g, v) VALUES (?, ?, ?)", string(appendKey(nil, i)), i / groupRows, valueText + strconv.Itoa(i),
 		})
 		if len(statements) >= fillChunk || i == rows-1 {
 			if err := execute(ctx, url, statements); err != nil {

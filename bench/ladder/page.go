@@ -1,11 +1,11 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 
 	"rideshare/bench/report"
 )
@@ -14,7 +14,7 @@ import (
 func (r *Report) WriteHTML(w io.Writer) error {
 	page := report.Page{Title: "The performance ladder", Lead: r.lead()}
 	for _, g := range r.Goals {
-		page.Facts = append(page.Facts, report.Fact{Name: g.Name, Value: strconv.FormatFloat(g.Got, 'f', 2, 64), Bad: !g.Met})
+		page.Facts = append(page.Facts, report.Fact{Name: g.Name, Value: cmp.Or(g.got(), g.met()), Bad: !g.Met && !g.Unmeasured})
 	}
 	page.Sections = []report.Section{r.pathSection(), r.rateSection(), r.clientSection(), r.table()}
 	return page.Write(w)
@@ -32,7 +32,7 @@ func (r *Report) pathSection() report.Section {
 	}
 	goals := report.Table{Caption: "Goals: times the rate of another path, unless the name says otherwise", Head: []string{"goal", "wanted", "got", ""}}
 	for _, g := range r.Goals {
-		goals.Rows = append(goals.Rows, []string{g.Name, g.wanted(), strconv.FormatFloat(g.Got, 'f', 2, 64), g.met()})
+		goals.Rows = append(goals.Rows, []string{g.Name, g.wanted(), g.got(), g.met()})
 	}
 	return report.Section{Title: "Paths and goals", Tables: []report.Table{t, goals}}
 }

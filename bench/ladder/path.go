@@ -25,6 +25,10 @@ const (
 	pathUnbatched        = "unbatched"
 	pathTutorial         = "tutorial"
 	pathBestRPC          = "rpc-best"
+	// These three paths compare with rqlite. They are measured if Environment.Rqlite is known.
+	pathSQL     = "batched-sql"
+	pathRqlite  = "rqlite"
+	pathRqlite3 = "rqlite-3"
 	// These four paths show what the protection from overload costs: with all its stages on, and off. They are measured
 	// only if Config.Paths names them.
 	pathGuarded           = "batched-guarded"
@@ -47,6 +51,8 @@ type path struct {
 	rpc         tutorial.Settings // of a path that is served by that package
 	stages      stages            // of the protection from overload
 	postgres    bool              // the log is in PostgreSQL
+	sql         bool              // asked in the SQL form, to compare with rqlite
+	nodes       int               // of rqlite; zero: it is not rqlite
 }
 
 // stages says which stages of the protection from overload a path has.
@@ -95,6 +101,9 @@ func paths() []path {
 		{name: pathEmbeddedUnguarded, about: "embedded, the protection off", serve: serveSystem, product: true, slaves: 1, stages: noStages},
 		{name: pathTutorial, about: "tutorial, one consumer: RPC over RabbitMQ, a message a request, prefetch 1, a commit and a confirm a write", serve: serveRPC, queue: true, rpc: tutorial.Tutorial()},
 		{name: pathBestRPC, about: "the best RPC with a message a request: two consumers of reads, prefetch 16, a write is committed while the one before is confirmed", serve: serveRPC, queue: true, rpc: tutorial.Best()},
+		{name: pathSQL, about: "batched, asked in the SQL form with level=weak, which is rqlite's API", serve: serveSystem, queue: true, product: true, slaves: 1, sql: true},
+		{name: pathRqlite, about: "rqlite with its default settings, one node: reads with level=weak, a request for each write, its Raft log synced", serve: serveRqlite, sql: true, nodes: 1},
+		{name: pathRqlite3, about: "the same, three nodes, asked at the leader", serve: serveRqlite, sql: true, nodes: 3},
 	}
 }
 

@@ -53,14 +53,14 @@ func (c measurement) closed() measurement {
 // of them are measured.
 func everywhere() map[string][]string {
 	return map[string][]string{
-		workPoint:    {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded, pathTutorial, pathBestRPC},
+		workPoint:    {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded, pathTutorial, pathBestRPC, pathSQL, pathRqlite},
 		workOnce:     {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded},
 		workCount:    {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
 		workCovered:  {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
-		workRange:    {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
-		workHit:      {pathInProcess, pathBatched, pathEmbedded},
-		workRangeHit: {pathInProcess, pathBatched, pathEmbedded},
-		workWrite:    {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathTwoUncached, pathPostgres, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workRange:    {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC, pathSQL, pathRqlite},
+		workHit:      {pathInProcess, pathBatched, pathEmbedded, pathSQL, pathRqlite},
+		workRangeHit: {pathInProcess, pathBatched, pathEmbedded, pathSQL, pathRqlite},
+		workWrite:    {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathTwoUncached, pathPostgres, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC, pathSQL, pathRqlite, pathRqlite3},
 		workMixed:    {pathInProcess, pathBatched, pathUncached, pathTwoSlaves, pathEmbedded, pathEmbeddedUncached, pathTutorial, pathBestRPC},
 		workRide:     {pathBatched, pathEmbedded},
 	}
@@ -122,7 +122,7 @@ func (c measurement) opened() []measurement {
 func (cfg Config) measurements() []measurement {
 	return slices.DeleteFunc(allMeasurements(cfg.Clients), func(c measurement) bool {
 		p, _ := pathOf(c.Path)
-		return c.Open && !slices.Contains(cfg.Loops, loopOpen) || cfg.Paths == nil && p.onlyNamed() || p.postgres && cfg.Postgres == "" ||
+		return c.Open && !slices.Contains(cfg.Loops, loopOpen) || cfg.Paths == nil && p.onlyNamed() || p.postgres && cfg.Postgres == "" || p.sql && cfg.Rqlite == "" ||
 			cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
 	})
 }

@@ -133,6 +133,11 @@ func (r *Report) finish() {
 			{pathBatched, pathBestRPC},
 			{pathTutorial, pathInProcess},
 			{pathBestRPC, pathInProcess},
+			{pathBatched, pathRqlite},
+			{pathSQL, pathRqlite},
+			{pathRqlite, pathInProcess},
+			{pathBatched, pathRqlite3},
+			{pathSQL, pathRqlite3},
 		} {
 			r.ratio(w+"/"+pair[0]+"/"+pair[1], closedAt(w, pair[0], point.Clients), closedAt(w, pair[1], point.Clients))
 		}

@@ -178,6 +178,44 @@ func TestReport_WritesOfTwoSlaves_CacheOnAndOff(t *testing.T) {
 	}
 }
 
+// rqlite is measured only if it is known. Without it its goals, and only they, are told to be not measured.
+func TestReport_Rqlite_HasGoals(t *testing.T) {
+	for name, test := range map[string]struct {
+		rqlite string
+		rates  map[string]float64
+		want   []string
+	}{
+		"Unknown": {"", map[string]float64{"batched": 300}, []string{
+			"point-read-hit/batched/rqlite >= 2: not measured, needs --rqlite", "write/batched/rqlite-3 >= 1.5: not measured, needs --rqlite",
+		}},
+		"Met":     {"rqlited", map[string]float64{"batched": 300, "rqlite": 150, "rqlite-3": 200}, []string{"point-read-hit/batched/rqlite >= 2: 2.00, met", "write/batched/rqlite-3 >= 1.5: 1.50, met"}},
+		"Missed":  {"rqlited", map[string]float64{"batched": 300, "rqlite": 151, "rqlite-3": 201}, []string{"point-read-hit/batched/rqlite >= 2: 1.99, MISSED", "write/batched/rqlite-3 >= 1.5: 1.49, MISSED"}},
+		"NoOther": {"rqlited", map[string]float64{"batched": 300}, nil},
+		"NoOwn":   {"", map[string]float64{"batched-2": 300}, nil},
+	} {
+		cfg := Config{Clients: []int{128}, Paths: []string{"batched", "batched-2", "rqlite", "rqlite-3"}, Works: []string{workHit, workWrite}}
+		cfg.Rqlite = test.rqlite
+		r := newReport(cfg)
+		for _, c := range cfg.measurements() {
+			if test.rqlite == "" && NeedsRqlite(c.Path) {
+				t.Errorf("%s: %v is measured", name, c)
+			}
+			if rate := test.rates[c.Path]; rate > 0 {
+				r.row(c).add(figure{rate: rate}, nil)
+			}
+		}
+		r.finish()
+		var got []string
+		for _, g := range r.Goals {
+			got = append(got, g.String())
+		}
+		var page bytes.Buffer
+		if err := r.WriteHTML(&page); err != nil || !slices.Equal(got, test.want) || strings.Contains(page.String(), "not measured") != (name == "Unknown") {
+			t.Errorf("%s: got goals %q, %v, want %q, and in the page what is not measured", name, got, err, test.want)
+		}
+	}
+}
+
 // The open loop follows the closed one that says how much is half, so that both meet the same machine.
 func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
 	var last measurement

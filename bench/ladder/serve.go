@@ -26,6 +26,8 @@ type ServeConfig struct {
 	Bus, Coordinator, Prefix string
 	// CommitLog is for the path with the log in PostgreSQL.
 	CommitLog system.Log
+	// Rqlite is the program rqlited, for the paths of rqlite.
+	Rqlite string
 	// Ready is a file that receives the addresses, as JSON, once requests are answered.
 	Ready string
 	Log   *slog.Logger

@@ -50,6 +50,9 @@ func (t *target) settle(ctx context.Context) error {
 		}
 		t.touched = false
 	}
+	if t.nodes > 0 {
+		return t.followLeader(ctx)
+	}
 	if t.product && !t.uncached {
 		if _, err := ask(ctx, http.MethodDelete, t.addresses.Database+"/api/v1/cache", nil); err != nil {
 			return err
@@ -78,7 +81,7 @@ func (t *target) empty(ctx context.Context) error {
 
 // written returns how many rows of the measurements are there, after all writes that were answered.
 func (t *target) written(ctx context.Context) (int64, error) {
-	if !t.product {
+	if !t.product && !t.sql {
 		if err := t.mark(ctx); err != nil {
 			return 0, err
 		}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +48,8 @@ type Environment struct {
 	BrokerPID int
 	// Postgres is the database for a log, or empty if there is none; see pglog.Config. Its user may create schemas.
 	Postgres, PostgresPasswordFile string
+	// Rqlite is the path of the program rqlited, or empty if there is none.
+	Rqlite string
 }
 
 // startTarget starts a path in a process and returns once it serves.
@@ -73,7 +77,7 @@ func startTarget(ctx context.Context, p path, dir string, env Environment) (*tar
 	// The process ends when its standard input does, so it never outlives this process.
 	t.cmd = exec.Command(binary, "bench", "serve", p.name, "--dir", dir, "--ready-file", ready, "--prefix", run+"-") //nolint:gosec,noctx // this program itself; it is ended by its input.
 	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+own.Bus, "RIDESHARE_COORDINATOR="+own.Coordinator,
-		"BENCH_POSTGRES="+own.Postgres, "BENCH_POSTGRES_PASSWORD_FILE="+env.PostgresPasswordFile)
+		"BENCH_POSTGRES="+own.Postgres, "BENCH_POSTGRES_PASSWORD_FILE="+env.PostgresPasswordFile, "BENCH_RQLITE="+env.Rqlite)
 	t.cmd.Stderr = os.Stderr
 	if t.stdin, err = t.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -122,6 +126,10 @@ func (t *target) findParts(ctx context.Context, env Environment) (parts, error) 
 	pid := t.cmd.Process.Pid
 	if t.queue && env.BrokerPID != 0 {
 		p["broker"] = []int{env.BrokerPID}
+	}
+	if t.nodes > 0 {
+		p["server"] = slices.Collect(maps.Keys(children(pid)))
+		return p, nil
 	}
 	if !t.product || !t.queue {
 		p["server"] = []int{pid}

@@ -44,8 +44,10 @@ const (
 	sampleEvery = 16
 	// writtenPer is the share of writes in the mixed work: one in 10.
 	writtenPer = 10
-	// writePath is the path of the requests that write.
+	// writePath is the path of the requests that write, in the structured form.
 	writePath = "/api/v1/db/write"
+	// valueText begins the value of each row that is read.
+	valueText = "value of row "
 )
 
 // request is one request and its expected answer. It is reused for the next request.
@@ -165,7 +167,7 @@ func (r *request) check(status int, body []byte, exact bool) error {
 	if status != 200 {
 		return fmt.Errorf("%s %s %s: status %d: %.200s", r.method, r.path, r.body, status, body)
 	}
-	if r.rows >= 0 && bytes.Count(body, []byte(`"k":`)) != r.rows {
+	if r.rows >= 0 && bytes.Count(body, []byte(valueText)) != r.rows {
 		return fmt.Errorf("%s: answer has not %d rows: %.200s", r.body, r.rows, body)
 	}
 	if !exact && !r.exact || r.want == nil {
@@ -201,7 +203,7 @@ func (r *request) wantRide() [][]byte {
 
 func appendRow(b []byte, n int) []byte {
 	b = appendKey(append(b, `{"k":"`...), n)
-	b = append(b, `","v":"value of row `...)
+	b = append(b, `","v":"`+valueText...)
 	return append(strconv.AppendInt(b, int64(n), 10), `"}`...)
 }
 

@@ -2,7 +2,15 @@ package ladder
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
+	"rideshare/orchestrator/sqlbody"
 )
 
 // answer returns the right answer to a request.
@@ -55,6 +63,65 @@ func TestRequest_Check(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A work in the SQL form is right where its statement finds the rows of the table, and answers in the form of the API.
+func TestRequest_CheckSQL(t *testing.T) {
+	b, _ := startBare(t, 0)
+	for i := range 2 * groupRows {
+		row := fmt.Appendf(nil, `[["INSERT INTO bench VALUES (?, ?, ?)", %q, %d, "%s%d"]]`, appendKey(nil, i), i/groupRows, valueText, i)
+		if _, err := b.execute(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := <-b.readers
+	defer func() { b.readers <- reader }()
+	for name, next := range sqlWorks() {
+		w, err := newWork(name, 2*groupRows, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r request
+		next(w, &r)
+		statements, err := sqlbody.ParseSQL(r.body)
+		if err != nil {
+			t.Fatalf("%s: %s: %v", name, r.body, err)
+		}
+		right := []byte(`{"results":[{"last_insert_id":7,"rows_affected":1}]}`)
+		if writes(name) {
+			err = b.commit(statements)
+		} else {
+			right, err = reader.AppendRead([]byte(`{"results":[`), &dbaas.Read{Format: dbaas.FormatArrays, Statements: statements}, replication.ReadGuard)
+			right = append(right, `]}`...)
+		}
+		if err = errors.Join(err, r.check(200, right, true)); err != nil {
+			t.Errorf("%s: right answer: %v", name, err)
+		}
+		for from, to := range map[string]string{`row `: `rows `, `"k0`: `"k9`, `affected":1`: `affected":0`} {
+			if other := bytes.Replace(right, []byte(from), []byte(to), 1); !bytes.Equal(other, right) && r.check(200, other, true) == nil {
+				t.Errorf("%s: wrong answer passes: %s", name, other)
+			}
+		}
+		if r.check(200, []byte(`{"results":[{"error":"UNIQUE constraint failed"}]}`), false) == nil {
+			t.Errorf("%s: the error of a statement passes", name)
+		}
+	}
+	if got := number(t, b.writer, fmt.Sprintf("SELECT count(*) FROM bench WHERE g = %d AND k >= 'w'", writtenGroup)); got != 1 {
+		t.Errorf("got %d written rows, want one", got)
+	}
+}
+
+// Each work that is measured on a path in the SQL form is there in that form.
+func TestSQLWorks_AreThoseOfThePlan(t *testing.T) {
+	used := map[string]bool{}
+	for _, c := range allMeasurements([]int{128, 1}) {
+		if NeedsRqlite(c.Path) {
+			used[c.Work] = true
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(sqlWorks())), slices.Sorted(maps.Keys(used)); !slices.Equal(got, want) {
+		t.Errorf("got works %q, want %q", got, want)
 	}
 }
 
