@@ -126,8 +126,8 @@ tidy: # tests/clients is a module of its own: the product depends on none of the
 vuln: ## known vulnerabilities (needs the vulnerability database online)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
-bench: build services ## the performance ladder beside the alternatives, on a quiet machine, in minutes
-	bin/rideshare bench --json bin/bench.json --html bin/bench.html
+bench: build services ## the performance ladder beside the alternatives, on a quiet machine, in minutes; RQLITE=FILE beside that rqlited too
+	bin/rideshare bench --json bin/bench.json --html bin/bench.html $(if $(RQLITE),--rqlite $(RQLITE))
 
 bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times
 	set -a; . .services/env; CGO_ENABLED=1 $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench

@@ -8,6 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -39,9 +41,10 @@ type benchLadderCommand struct {
 	benchServices
 	Clients []int    `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
 	Works   []string `default:"all" enum:"all,point-read,point-read-hit,point-read-once,count-distinct,count-distinct-covered,20-row-read,20-row-read-hit,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
-	Paths   []string `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-postgres,batched-uncached,batched-2-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: except those with guarded in their name, which compare the protection from overload on and off; batched-postgres only if a PostgreSQL is known)."`
+	Paths   []string `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-postgres,batched-uncached,batched-2-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best,batched-sql,rqlite,rqlite-3" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: except those with guarded in their name, which compare the protection from overload on and off; batched-postgres only if a PostgreSQL is known; batched-sql, rqlite and rqlite-3 only with --rqlite)."`
 	Loops   []string `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
 	benchPostgres
+	Rqlite   string        `default:"" placeholder:"FILE" env:"BENCH_RQLITE" help:"The program rqlited, to measure rqlite too: one node (rqlite), three (rqlite-3), and this system asked in the same way (batched-sql)."`
 	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
 	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table, the same at each measurement (${default})."`
@@ -55,10 +58,15 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	if len(b.Clients) == 0 || slices.Min(b.Clients) < 1 || b.Rounds < 1 || b.Rows < 1000 || b.Duration <= 0 {
 		return usagef("--clients and --rounds must be at least 1, --rows at least 1000, --duration positive")
 	}
+	program, err := b.rqlited()
+	if err != nil {
+		return err
+	}
 	env, err := b.environment()
 	if err != nil {
 		return err
 	}
+	env.Rqlite = program
 	if err = b.into(&env, slices.Contains(b.Paths, "batched-postgres")); err != nil {
 		return err
 	}
@@ -70,6 +78,24 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	return errors.Join(err, report.WriteJSON(b.JSON, figures), report.WriteFile(b.HTML, figures.WriteHTML), figures.Print(out.stdout))
+}
+
+// rqlited returns the absolute path of the program that --rqlite names, or "" if rqlite is not measured.
+func (b *benchLadderCommand) rqlited() (string, error) {
+	if i := slices.IndexFunc(b.Paths, ladder.NeedsRqlite); b.Rqlite == "" && i >= 0 {
+		return "", usagef("--paths %s needs --rqlite FILE, the program rqlited", b.Paths[i])
+	}
+	if b.Rqlite == "" {
+		return "", nil
+	}
+	file, err := filepath.Abs(b.Rqlite)
+	if err == nil {
+		_, err = exec.LookPath(file)
+	}
+	if err != nil {
+		return "", usagef("--rqlite is no program: %v", err)
+	}
+	return file, nil
 }
 
 // some returns the names, or nil if all are meant.
@@ -175,6 +201,7 @@ type benchServeCommand struct {
 	Bus         string `default:"" env:"RIDESHARE_BUS" help:"The broker."`
 	Coordinator string `default:"" env:"RIDESHARE_COORDINATOR" help:"The coordinator."`
 	Prefix      string `default:"" help:"Stands before the names of queues."`
+	Rqlite      string `default:"" env:"BENCH_RQLITE" help:"The program rqlited."`
 	benchPostgres
 }
 
@@ -191,7 +218,7 @@ func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
 		end()
 	}()
 	return ladder.Serve(ctx, ladder.ServeConfig{
-		Path: b.Path, Dir: b.Dir, Ready: b.ReadyFile, Bus: b.Bus, Coordinator: b.Coordinator, Prefix: b.Prefix, Log: log,
+		Path: b.Path, Dir: b.Dir, Ready: b.ReadyFile, Bus: b.Bus, Coordinator: b.Coordinator, Prefix: b.Prefix, Rqlite: b.Rqlite, Log: log,
 		CommitLog: system.Log{URL: b.Postgres, PasswordFile: b.PostgresPasswordFile},
 	})
 }

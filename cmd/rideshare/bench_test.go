@@ -55,6 +55,28 @@ func TestBench_NoServices_NamesTheCommand(t *testing.T) {
 	}
 }
 
+// A wrong --rqlite, or a path of rqlite without it, is told before anything else is looked for.
+func TestBench_Rqlite_WrongFile_IsUsage(t *testing.T) {
+	inCheckout(t, "")
+	if err := os.WriteFile("text", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"--rqlite missing":         "missing: no such file",
+		"--rqlite text":            "text\": permission denied",
+		"--rqlite .":               "--rqlite is no program",
+		"--paths http,rqlite-3":    "--paths rqlite-3 needs --rqlite FILE",
+		"--paths rqlite,inprocess": "--paths rqlite needs --rqlite FILE",
+		"--paths batched-sql":      "--paths batched-sql needs --rqlite FILE",
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields("bench "+args), &stdout, &stderr)
+		if text := stderr.String(); code != exitUsage || !strings.Contains(text, want) || strings.Contains(text, "services") {
+			t.Errorf("%s: got %d, %s, want %d with %q", args, code, text, exitUsage, want)
+		}
+	}
+}
+
 // What the flags name stands before what is started. The pid is known of a started broker only.
 func TestBench_Services_FlagsFirst(t *testing.T) {
 	inCheckout(t, bothStarted)
