@@ -15,7 +15,7 @@ func TestReports_NoFolder_FoundBeforeTheWork(t *testing.T) {
 	for _, args := range []string{
 		"bench --json", "bench --html", "bench join --json", "bench costs --json", "bench scale --json", "bench scale --html", "bench failover --json" + nowhere,
 		"load --json" + nowhere, "load --html" + nowhere, "load n5 --json" + nowhere, "check --json" + nowhere, "status http://127.0.0.1:1 --json",
-		"backup b.db --json" + nowhere, "restore --from b.db --data data --json", "archive list file:///missing --json", "archive verify file:///missing --json",
+		"backup b.db --json" + nowhere, "restore --json --from b.db --data data", "archive list file:///missing --json", "archive verify file:///missing --json",
 	} {
 		flag := args[strings.Index(args, "--"):][:len("--json")]
 		args = strings.Replace(args, flag, flag+"="+report, 1)

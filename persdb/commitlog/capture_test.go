@@ -231,7 +231,7 @@ func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 	r.Follow(t, s)
 }
 
-// Emptying or dropping a table as a whole has no time limit. Anything else has.
+// Emptying a table as a whole has no time limit. Anything else has.
 func TestStore_Commit_EmptiedInAnyTime(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
@@ -239,7 +239,6 @@ func TestStore_Commit_EmptiedInAnyTime(t *testing.T) {
 	for i, tc := range []struct{ sql, want string }{
 		{"UPDATE x SET id=-id", "timeout: execute timeout"},
 		{"DELETE FROM x", "ok"},
-		{"DROP TABLE x", "ok"},
 	} {
 		in := op(2+i, tc.sql)
 		in.StatementTime = time.Nanosecond
