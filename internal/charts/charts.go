@@ -1,5 +1,5 @@
 // Package charts has the module that draws all charts, in the console and in the reports: as SVG, in the browser. Neither of
-// its two files needs another one.
+// its two files loads another file.
 package charts
 
 import "embed"

@@ -84,7 +84,7 @@ var (
 	// ErrUnavailable is returned when certainly nothing was done and a retry is safe.
 	ErrUnavailable = &Error{Code: CodeUnavailable, Message: "unavailable"}
 	// ErrUnreachable is wrapped in an error when the called party certainly received nothing of the call. It proves
-	// nothing about what the call refers to.
+	// nothing about what the call refers to, such as whether a worker lives.
 	ErrUnreachable = errors.New("not reached")
 	// ErrUnknown is returned when a write was handed over and its outcome is not known.
 	ErrUnknown = &Error{Code: CodeUnknown, Message: "outcome not known"}

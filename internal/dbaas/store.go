@@ -30,11 +30,12 @@ type Page struct {
 	First Seq
 }
 
-// Readiness is what a persdb says of itself.
+// Readiness is what a persdb reports about itself.
 type Readiness struct {
 	Head
 
-	// Active says whether this persdb decides; if not, it follows the active one, and Head is what it knows.
+	// Active reports whether this persdb is the active one, which commits. Otherwise it follows the active one, and Head is the
+	// newest head that it knows.
 	Active bool `json:"active"`
 }
 

@@ -31,8 +31,8 @@ type answered struct {
 	body []byte
 }
 
-// call sends k, with retries if they may help, and returns the answer, or an *dbaas.Error. The position is returned
-// even with an error answer, if it has one.
+// call sends k, with retries if they may help, and returns the answer, or an *dbaas.Error. The position is returned even with an
+// error answer, if it always set: the context has a timeout.
 func (c *Client) call(ctx context.Context, k call) (ans answered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -160,8 +160,8 @@ func (c *Client) lost(ctx context.Context, k call, err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the database cannot be reached", err)
 }
 
-// refused returns the end of an attempt with an error answer. The server asks to wait until both times in the answer: that in the
-// header has a random second, which spreads the refused clients.
+// refused returns the end of an attempt with an error answer. The answer may have a waiting time in its body and in its header:
+// the client waits for the longer one. The header's time includes a random second, which spreads the refused clients.
 func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) ended {
 	e, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
 	wait := max(e.RetryAfter, httpapi.RetryAfter(resp.Header))

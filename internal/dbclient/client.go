@@ -67,7 +67,7 @@ type Config struct {
 //   - it is a write whose outcome is unknown, or whose earlier attempt still runs. The attempts have the same key.
 //
 // A request that was certainly not sent to one orchestrator goes to the next one within the same attempt. If an orchestrator
-// dies over a write, the next attempt is made at once, at another orchestrator.
+// dies while it handles a write, the next attempt is made immediately, at another orchestrator.
 //
 // Between attempts it waits for a random time of up to 50 ms, then 100 ms, plus what the server asks for (Retry-After).
 // It does not retry if that wait would pass the deadline, or if the retries of the last 10 s have reached a tenth of

@@ -24,7 +24,8 @@ type position struct {
 // newest is the largest position that the client has seen. It is safe for concurrent use.
 type newest struct{ seen atomic.Pointer[position] }
 
-// note takes the position of an answer. A position of another cluster replaces the one before, which cannot be compared with it.
+// note remembers the position of an answer if it is larger than the present one. A position of another cluster replaces the
+// present one, because positions of different clusters cannot be compared.
 func (n *newest) note(h http.Header, now time.Time) {
 	text, cluster := h[httpapi.HeaderSeq], h[httpapi.HeaderCluster]
 	if len(text) != 1 || len(cluster) != 1 {

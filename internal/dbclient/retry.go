@@ -160,8 +160,8 @@ func (c *Client) attempt(write bool, try func() ended) ended {
 	return last
 }
 
-// pause waits before the next attempt, and returns when it took that from the budget. It returns false, without waiting, if no
-// further attempt may be made.
+// pause waits before the next attempt, and returns the time at which it took that attempt from the budget. It returns false,
+// without waiting, if no further attempt may be made.
 func (c *Client) pause(ctx context.Context, deadline time.Time, d time.Duration) (taken time.Time, ok bool) {
 	now := time.Now()
 	if now.Add(d).After(deadline) {

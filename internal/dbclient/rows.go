@@ -61,7 +61,7 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 }
 
 // open sends k, with retries if they may help, and returns the beginning of a successful answer, whose body the caller
-// closes. late makes the error of a read without an answer.
+// closes. late returns the error of a read that got no answer, given its cause.
 func (c *Client) open(ctx context.Context, k call, late func(error) error) (resp *http.Response, seq dbaas.Seq, err error) {
 	err = c.repeat(ctx, false, time.Now().Add(c.timeout), func() ended {
 		var sendErr error

@@ -127,7 +127,7 @@ func (a *API) Routes() []string {
 	return all
 }
 
-// HandleFunc registers a handler that does not know echo, as Handle does.
+// HandleFunc registers a handler that does not use echo. Otherwise it is Handle.
 func (a *API) HandleFunc(method, pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
 	a.Handle(method, pattern, func(c echo.Context) error { return h(c.Response(), c.Request()) })
 }
@@ -152,8 +152,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set(HeaderRequestID, id)
 	h["X-Content-Type-Options"] = noSniff
-	// No cache keeps the answer to another method unless the answer allows it (RFC 9111). Each header counts: a map of
-	// more than 8 costs each answer some microseconds.
+	// No cache keeps the answer to another method unless the answer allows it (RFC 9111). Each header counts: a map of more than 8 entries
+	// costs each answer some microseconds.
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		h["Cache-Control"] = noStore
 	}

@@ -114,7 +114,7 @@ func (p *pool) give(n int64) {
 func (p *pool) serve() {
 	for place := p.waiting.Front(); place != nil; place = p.waiting.Front() {
 		w, ok := place.Value.(*waiter)
-		if !ok || p.free < w.n { // the list holds nothing else
+		if !ok || p.free < w.n { // ok is always true: the list holds only waiters
 			return
 		}
 		p.free -= w.n

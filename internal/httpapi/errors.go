@@ -91,7 +91,7 @@ func newProblem(code string, status int) Problem {
 	return Problem{Type: problemPrefix + code, Title: title(status), Status: status, Code: code}
 }
 
-// title is the text of a status. That of 413 is RFC 9110's: also an answer can be too large.
+// title is the text of a status. For 413 it is that of RFC 9110, since an answer can be too large too.
 func title(status int) string {
 	if status == http.StatusRequestEntityTooLarge {
 		return "Content Too Large"

@@ -17,27 +17,27 @@ func extentOf(p []byte) extent { return extent{int64(len(p)), int64(bytes.Count(
 type headSize struct {
 	extent
 
-	inLine, lineEnded bool // inLine: the current line has text; lineEnded: it has none yet, the line before it has
+	inLine, lineEnded bool // inLine: the current line has text; lineEnded: the current line has no text yet, the line before it had
 	ended             bool
 	body              int64 // the length of the body, -1 if it is not known
 	after             int64 // bytes received after the end
-	// ahead is the end of what was received after the head, or while the request was being served. It is at most what
+	// ahead is the last part of what was received after the head, or while the request was being served. It is at most what
 	// net/http reads at once, and may belong to the next head.
 	ahead extent
-	// carried: the head may have begun in the ahead of the head before it. Then scan may miss its end and find that of a
-	// later head, so that all that was received last counts as ahead.
+	// carried: this head may have begun in the bytes ahead of the previous one. scan may then miss the end of this head and
+	// find the end of a later one, so everything that was received last counts as ahead.
 	carried bool
 }
 
 // memory returns how many bytes of memory the head takes.
 func (h *headSize) memory() int64 { return headCopies*h.bytes + lineMemory*h.lines }
 
-// add adds received bytes. While a request is being served they are no part of its head. single reports whether no more
-// than a byte was asked for: so net/http waits for the end of the connection, and keeps what it has read before.
+// add adds received bytes. While a request is being served they are no part of its head. single reports whether net/http
+// asked for at most one byte: it then waits for the end of the connection, and keeps what it has read before.
 func (h *headSize) add(p []byte, serving, single bool) {
 	inHead := !serving && !h.ended
 	if inHead {
-		if len(p) > 0 && p[0] > '\r' { // text: net/http reads on only for this head, so that the next end is the end of it
+		if len(p) > 0 && p[0] > '\r' { // text: net/http is still reading this head, so the next end of a head is its end
 			h.carried = false
 		}
 		if rest := h.scan(p); h.ended && !h.carried {

@@ -10,10 +10,10 @@ import (
 // any time in total, while one that trickles is ended. 1 MiB in 15 s is slower than any line that could carry 64 MiB.
 const progressBytes = 1 << 20
 
-// withProgress renews the read timeout, and the write timeout for the answer, of a request with a long body after
-// each progressBytes of it. At the end of the body it renews only the write timeout. net/http has just cleared the read
+// withProgress renews the read timeout, and the write timeout for the answer, of a request with a long body after each
+// progressBytes of it. At the end of the body it renews only the write timeout: net/http has just cleared the read
 // deadline and keeps reading in the background. If that read timed out, it would cancel the contexts of the connection
-// and its later requests. Otherwise the server's timeouts apply to the whole request, however long.
+// and its later requests. Without withProgress the server's timeouts would apply to the whole request, however long.
 func withProgress(next http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.ContentLength; n < 0 || n > progressBytes {
@@ -61,7 +61,7 @@ type AnswerProgress struct {
 }
 
 // NewAnswerProgress returns the AnswerProgress of an answer to r. The first renewal comes early, because the timeout runs
-// since the head of the request and the handler may have used up most of it. Short answers need none.
+// from the head of the request and the handler may have used up most of it. Short answers need none.
 func NewAnswerProgress(w http.ResponseWriter, r *http.Request) AnswerProgress {
 	return AnswerProgress{w: w, r: r, left: smallHold}
 }

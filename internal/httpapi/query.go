@@ -6,7 +6,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Query returns the options of a URL. Unlike URL.Query it leaves out none that it cannot read: it returns CodeInvalid then.
+// Query returns the query parameters of a URL. It returns CodeInvalid for a malformed query string, where URL.Query would
+// silently drop parameters.
 func Query(u *url.URL) (url.Values, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

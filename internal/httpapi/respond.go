@@ -23,8 +23,8 @@ const (
 // maxIdempotencyKey is the longest accepted key, in characters.
 const maxIdempotencyKey = 255
 
-// JSON answers with v as JSON and a newline, so that a terminal's next line begins at its start. It does not escape text
-// for HTML.
+// JSON answers with v as JSON and a newline, so that a terminal's prompt after it starts on a new line. It does not
+// escape text for HTML.
 func JSON(c echo.Context, httpStatus int, v any) error {
 	body, err := encode(v)
 	if err != nil {

@@ -159,7 +159,7 @@ func (a *API) recovered(c echo.Context, rt *route) {
 	}
 }
 
-// account reports a finished request to the metrics and the log. ctx is the context with which it came.
+// account reports a finished request to the metrics and the log. ctx is the context with which the request arrived.
 func (a *API) account(ctx context.Context, c echo.Context, rt *route, took time.Duration) {
 	pattern := Unmatched
 	if rt != nil {

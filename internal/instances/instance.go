@@ -71,7 +71,7 @@ func (in *instance) watch(ctx context.Context) (watched context.Context, ended f
 	watched, end := context.WithCancelCause(ctx)
 	stop := wait.Often(watched, probeAfter, func() {
 		if err := in.answers(); err != nil {
-			in.die() // also if the request is over: its time may be too short for a verdict
+			in.die() // even if the request has ended: a short request may end before the probe does
 			end(err)
 		}
 	})
@@ -105,7 +105,7 @@ func (in *instance) probe() error {
 	r := (&http.Request{Method: http.MethodOptions, URL: &url.URL{Scheme: in.url.Scheme, Host: in.url.Host, Opaque: "*"}, Header: http.Header{}}).WithContext(ctx)
 	resp, err := in.transport.RoundTrip(r)
 	if err != nil {
-		in.transport.CloseIdleConnections()                                 // of a host that was restarted, they may never answer
+		in.transport.CloseIdleConnections()                                 // after a restart of the host, idle connections may never answer
 		return fmt.Errorf("%s %w: %s", in.url.Host, errSilent, err.Error()) // not %w: a time-out of the probe is not a time-out of the request
 	}
 	_ = resp.Body.Close() // read only: nothing to lose.

@@ -86,7 +86,7 @@ type Delivery interface {
 	// Forget frees the memory of the body if the bus can. The receiver calls it before it settles the delivery, and does not
 	// use the body of Message any more.
 	Forget()
-	// Redelivered reports whether the broker may have delivered it before.
+	// Redelivered reports whether the broker may have delivered the message before.
 	Redelivered() bool
 	// Ack reports to the broker that the message is done. It returns ErrStale if the connection of the delivery is lost.
 	Ack() error

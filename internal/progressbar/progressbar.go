@@ -17,7 +17,7 @@ const (
 	barEvery = 500 * time.Millisecond
 	// barWidth is the longest bar; a shorter one than barLeast is left out.
 	barWidth, barLeast = 24, 6
-	// defaultColumns is the width of a terminal that does not tell it.
+	// defaultColumns is the width of a terminal whose width is not known.
 	defaultColumns = 80
 )
 

@@ -140,7 +140,7 @@ func (f *feed) flush(changes []dbaas.Change) []dbaas.Change {
 	return changes
 }
 
-// rewind returns the feed to the state in which changes had parts elements, with its buffer and over of that moment.
+// rewind returns the feed to the state in which changes had parts elements. buf and over are its fields of that moment.
 func (f *feed) rewind(changes []dbaas.Change, parts int, buf []byte, over bool) {
 	for _, c := range changes[parts:] {
 		if c.Kind == dbaas.ChangeFeed {

@@ -93,7 +93,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 			return nil, err
 		}
 	}
-	if open && !p.all { // one row at most is no choice
+	if open && !p.all { // with at most one row, LIMIT leaves nothing open
 		return &readPlan{}, nil
 	}
 	p.tables = tables

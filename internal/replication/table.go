@@ -95,8 +95,8 @@ func (s *schema) find(name string) *table {
 // loadTables reads the application's tables.
 func loadTables(c *sqlite.Conn) (map[string]*table, error) {
 	tables := map[string]*table{}
-	// index_info finds columns under the name of a table only if that table is WITHOUT ROWID. table_list says it too, but
-	// prepares every view.
+	// index_info finds columns under the name of a table only if that table is WITHOUT ROWID. table_list reports that too, but prepares
+	// every view.
 	err := c.Query(`SELECT name, EXISTS(SELECT 1 FROM pragma_index_info(m.name)), sql FROM sqlite_master m WHERE type='table'`, func(r sqlite.Row) error {
 		name := r.Text(0)
 		if internal(name) || strings.HasPrefix(name, "sqlite_") {
@@ -174,7 +174,7 @@ func (t *table) order(keys map[int]int) {
 	for n := range len(keys) {
 		k, ok := keys[n+1]
 		if !ok {
-			t.repeated = true // a column has the first of its places
+			t.repeated = true // a column that the key names twice has only its first place
 			return
 		}
 		t.primary, t.places = append(t.primary, t.index[k]), append(t.places, k)

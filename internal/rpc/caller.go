@@ -35,7 +35,7 @@ var errTooLong = errors.New("the answer is too long")
 //   - CodeUnavailable, wrapping dbaas.ErrUnreachable, if certainly nothing was sent;
 //   - CodeUnknown if the call has an effect and got no answer, CodeUnavailable if it has none. An answer without a
 //     code, such as a proxy's, does not come from the part: whatever its status, it proves nothing about what the call
-//     refers to;
+//     refers to, such as whether a worker lives;
 //   - the errors of Unreadable.
 type Caller struct {
 	Peer string // the part's name in messages

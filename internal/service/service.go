@@ -72,7 +72,7 @@ func (s *Service) Handle(method, path string, h echo.HandlerFunc, opts ...httpap
 	s.api.Handle(method, path, h, opts...)
 }
 
-// HandleRead adds a route whose requests are counted and whose errors have no body.
+// HandleRead adds a GET route whose requests are counted and whose error bodies are {}.
 func (s *Service) HandleRead(path string, h echo.HandlerFunc) {
 	s.Handle(http.MethodGet, path, h, httpapi.EmptyErrorBodies(), httpapi.OnRequest(s.counter.Add))
 }

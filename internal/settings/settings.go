@@ -1,5 +1,5 @@
-// Package settings is how a part tells another one with which settings it runs: the route of its internal API, what that
-// answers, and the call.
+// Package settings lets one part ask another for the settings with which it runs: the route of the internal API, its answer,
+// and the call.
 package settings
 
 import (
@@ -24,7 +24,7 @@ type Setting struct {
 	Source string `json:"source"`
 }
 
-// Part is a part with its settings, or with the reason why they cannot be had.
+// Part is a part with its settings, or with the reason why they could not be read.
 type Part struct {
 	// Part is persdb, launcher or worker.
 	Part string `json:"part"`

@@ -90,7 +90,7 @@ func (in *Input) left() error {
 // HasValues reports whether the text has values for parameters.
 func (in *Input) HasValues() bool { return len(in.Statement.Args)+len(in.Statement.Named) > 0 }
 
-// Nothing is called if a text has no statement, or no further one. It returns an error if a value is left.
+// Nothing must be called if a text has no statement, or no further statement. It returns an error if a value is left.
 func (in *Input) Nothing() error { return in.left() }
 
 // noValue returns the error for parameter i, which has no value.

@@ -51,15 +51,16 @@ func (c *Conn) keep(s *Stmt) {
 	}
 }
 
-// keepOwn keeps a statement of the system's own prepared. It is extra if it is large or the others leave no room: clients can
-// cause many texts, for instance one for each set of changed columns, and a large text for a table with many columns.
+// keepOwn keeps a statement of the system's own prepared. The statement is extra if it is large, or if the others leave no room for
+// it: clients can cause many texts, for instance one for each set of changed columns, and a large text for a table with many columns.
 func (c *Conn) keepOwn(s *Stmt) {
 	c.own += int64(s.bytes)
 	s.extra = s.large() || len(c.stmts) >= maxStatements || c.own > maxKeptAll
 	c.stmts[s.sql] = s
 }
 
-// dropExtra finalizes, after a run of s, the extra statement before it. The newest stays: a replica may run it for each of many rows.
+// dropExtra finalizes, after a run of the extra statement s, the previous extra statement, or s itself while the previous one still
+// runs. One stays: a replica may run it for each of many rows.
 func (c *Conn) dropExtra(s *Stmt) {
 	if !s.extra || s.sql == c.extra {
 		return

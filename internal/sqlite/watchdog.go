@@ -55,8 +55,8 @@ type sight struct {
 	reported bool
 }
 
-// stuck is asked at each check, elapsed after the previous one. A check that comes late counts as one in time: then the
-// process had no processor, or was stopped, and so was the statement.
+// stuck is called at each check. elapsed is the time since the previous check. A late check counts no more time than a
+// punctual one: the process had no processor, or was stopped, and so was the statement.
 func (s *sight) stuck(now, deadline time.Time, elapsed time.Duration) bool {
 	if s.reported || !now.After(deadline) {
 		return false

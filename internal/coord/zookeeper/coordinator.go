@@ -29,7 +29,7 @@ type Config struct {
 	// SessionTimeout is requested; the server decides. Zero means DefaultSessionTimeout.
 	SessionTimeout time.Duration
 	Log            *slog.Logger
-	// GiveUp, if set, is called when no server was ever reached and their hosts have had no names for minutes. It is called
+	// GiveUp, if set, is called when no server was ever reached and none of their names has resolved for minutes. It is called
 	// concurrently, and more than once. Sessions go on trying.
 	GiveUp func(error)
 }

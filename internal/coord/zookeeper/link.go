@@ -62,8 +62,8 @@ func (l *link) Connected() {
 	l.tried = 0
 }
 
-// startsRound reports whether the server that Next returned last is the first of a round. Those after it are tried at once.
-// The caller holds mu.
+// startsRound reports whether the server that Next returned last is the first of a round. The servers after it are tried
+// immediately. The caller holds mu.
 func (l *link) startsRound() bool { return l.tried%len(l.servers) == 1%len(l.servers) }
 
 // dial connects, unless the session is over.
@@ -152,7 +152,7 @@ type boundedConn struct {
 	net.Conn
 	session time.Duration // the session timeout that is requested
 	alone   bool          // there is no other server
-	patient bool          // all servers were tried hastyRounds times in vain: this one gets more time
+	patient bool          // all servers were tried hastyRounds times in vain: the server gets more time
 
 	mu      sync.Mutex // guards the fields below
 	asked   time.Time
@@ -164,8 +164,8 @@ type boundedConn struct {
 // the answers to two beats are missing then, and there is time to reach the other servers before the session ends.
 // A client that has only this server gains nothing by leaving it, and waits a whole session.
 //
-// A connect request gets less: the next request must come before the session ends. The limit grows after
-// hastyRounds. Otherwise servers that are slow, and do not stand still, would never give a session.
+// A connect request gets less: the next request must come before the session ends. The limit grows after hastyRounds.
+// Otherwise servers that are slow, but not paused, would never grant a session.
 func (c *boundedConn) silence() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"rideshare/internal/wait"
 )
 
-// unknownFor is how long the servers may have no names before they count as servers that never come. A container has a
-// name only while it runs, and the parts of a system start in any order.
+// unknownFor is how long every attempt may fail with an unknown host name before the servers count as missing for good.
+// A container has a name only while it runs, and the parts of a system start in any order.
 const unknownFor = 5 * time.Minute
 
 // errNoSession is the reason if a server accepted a connection and closed it, or did not answer on it.
@@ -29,7 +29,7 @@ type outage struct {
 	mu      sync.Mutex // guards the fields below
 	streak  wait.Streak
 	reached bool      // at least once
-	unknown time.Time // since when all servers had no name; zero while that is not so
+	unknown time.Time // since when every failure has been an unknown host name; zero otherwise
 	why     error     // why no server was reached last
 }
 

@@ -92,8 +92,8 @@ type Config struct {
 	// drops the oldest first.
 	SyncBuffer int
 	// GiveUp, if set, is called when the broker can never be used: it refuses the user, the password or the vhost, or its
-	// host has no name, for longer than a start of the broker takes. It is called concurrently, more than once, and not for
-	// a connection that was up before. The connections go on trying until Close.
+	// host name does not resolve, for longer than a start of the broker takes. It is called concurrently, more than once,
+	// and not for a connection that was up before. The connections go on trying until Close.
 	GiveUp func(error)
 	// DialContext opens the TCP connection; if nil, net.Dialer does.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -21,10 +21,10 @@ import (
 
 // Conn is one client's connection to the broker. It implements mq.Conn.
 //
-// It holds three connections, each of which reconnects by itself. One publishes and another consumes, because a broker
-// alarm blocks connections that publish, while deliveries and acknowledgements must go on. The third publishes large
-// messages, because a large message can occupy its connection for seconds. Config.SeparateWrites adds a fourth. In a
-// cluster, each of them may be to another node, and a consumer of reads or replies adds a connection to each node.
+// It holds three connections, each of which reconnects by itself. One publishes and another consumes, because a broker alarm
+// blocks connections that publish, while deliveries and acknowledgements must go on. The third publishes large messages, because
+// a large message can occupy its connection for seconds. Config.SeparateWrites adds a fourth. In a cluster, each connection may
+// lead to a different node, and a consumer of reads or replies adds a connection to each node.
 type Conn struct {
 	config     Config
 	names      names
@@ -74,8 +74,8 @@ func Dial(config Config) (*Conn, error) {
 	return c, nil
 }
 
-// newPublishing returns a link that publishes, and adds it to publishers. what is appended to the connection's name. In a
-// cluster the queues of must must exist.
+// newPublishing returns a link that publishes, and adds it to publishers. what is appended to the connection's name. must names
+// queues that, in a cluster, must already exist.
 func (c *Conn) newPublishing(what string, config Config, must ...string) *link[*publisher] {
 	l := newLink("bus "+what, config, func(ctx context.Context, at node) (*publisher, error) {
 		s, err := dialMember(ctx, config, at, config.Name+" "+what, must...)
@@ -105,8 +105,8 @@ func (c *Conn) newConsuming(what string) *link[*session] {
 	})
 }
 
-// everyNode returns the links that receive reads and replies in a cluster: one to each node, for the queue there. A node
-// that is gone, silent or cut off then holds up no other queue.
+// everyNode returns the links that receive reads and replies in a cluster: one to each node, for the queue there. A node that is
+// gone, silent or cut off then does not hold up the queues of other nodes.
 func (c *Conn) everyNode() []*link[*session] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *Conn) everyNode() []*link[*session] {
 	for _, at := range c.config.nodes {
 		l := c.newConsuming("consumer at " + at.host)
 		l.nodes, l.round = []node{at}, 1
-		l.giveUp = func(error) {} // the others may be well
+		l.giveUp = func(error) {} // other nodes may work
 		c.toNodes = append(c.toNodes, l)
 		if c.closed {
 			l.close()

@@ -29,8 +29,8 @@ const (
 	idleTicks = 2
 )
 
-// lives calls one with each session of a link, and again on the same session if its queue was lost, until ctx ends or the
-// connection is closed. one calls alive once it is set up.
+// lives calls the function one with each session of a link, and again on the same session if its queue was lost, until ctx ends or
+// the connection is closed. The function calls alive once it is set up.
 func (c *Conn) lives(ctx context.Context, from *link[*session], what string, one func(s *session, alive func()) error) error {
 	newStreak := func() streak { return newStreak(min(from.round, 1)) }
 	bad := newStreak()

@@ -14,8 +14,8 @@ import (
 const (
 	// refusedFor is how long a broker may refuse the user or the vhost: somebody may create them just after its start.
 	refusedFor = 30 * time.Second
-	// unknownFor is how long the host may have no name. A container has a name only while it runs, and the parts of a
-	// system start in any order.
+	// unknownFor is how long the host's name may fail to resolve. A container has a name only while it runs, and the parts
+	// of a system start in any order.
 	unknownFor = 5 * time.Minute
 )
 
@@ -34,8 +34,8 @@ func patience(err error) (limit time.Duration, never bool) {
 	if !ok {
 		return 0, false
 	}
-	// RabbitMQ closes the connection without a word if the password is wrong. The library says so also when our own time
-	// limit ended the connection at that moment, because the broker is frozen.
+	// If the password is wrong, RabbitMQ closes the connection without a reason. The library returns the same error when
+	// our own time limit ends the connection at that moment because the broker hangs.
 	if errors.Is(connect.err, amqp091.ErrCredentials) {
 		late := errors.Is(connect.err, context.DeadlineExceeded) || errors.Is(connect.err, context.Canceled)
 		return refusedFor, !late

@@ -70,7 +70,7 @@ func nodeAway(err error) bool {
 	return notFound(err) && strings.Contains(err.Error(), "down or inaccessible")
 }
 
-// missing adds to the broker's answer that a queue does not exist what to do.
+// missing adds advice to the broker's answer that a queue does not exist.
 func missing(err error) error {
 	if notFound(err) && !nodeAway(err) {
 		return fmt.Errorf("%w; in a cluster no part declares it: run `rideshare queues` once all nodes have joined", err)

@@ -55,8 +55,9 @@ func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*privat
 // bindAgain is the time between two bindings of a private queue to its exchange.
 const bindAgain = 5 * time.Second
 
-// serve calls handle with each delivery until ctx ends or the queue is lost. With again it binds the queue every bindAgain:
-// if an operator deletes the exchange, it has no bindings when it is declared again, and the broker does not tell its queues.
+// serve calls handle with each delivery until ctx ends or the queue is lost. If again is true, it repeats the binding every
+// bindAgain: an exchange that an operator deletes has no bindings when it is declared again, and the broker does not notify its
+// queues.
 func (q *private) serve(ctx context.Context, again bool, handle func(d *amqp091.Delivery)) error {
 	var bind <-chan time.Time
 	if again {
@@ -69,7 +70,7 @@ func (q *private) serve(ctx context.Context, again bool, handle func(d *amqp091.
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-bind:
-			// Without an answer, for which deliveries would wait. If the exchange is missing, the broker closes the channel.
+			// Without waiting for the answer, which would hold up deliveries. If the exchange is missing, the broker closes the channel.
 			if err := q.ch.QueueBind(q.name, "", q.exchange, true, nil); err != nil {
 				return fmt.Errorf("bind %s to %s again: %w", q.name, q.exchange, err)
 			}
@@ -151,7 +152,7 @@ func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func
 	return err
 }
 
-// choice is the choice among the reply queues at the nodes: the present one as long as it is there. It is safe for
+// choice selects one of the reply queues at the nodes. It keeps the present one as long as that queue exists. It is safe for
 // concurrent use.
 type choice struct {
 	mu      sync.Mutex // guards the fields below, and is held while ready runs
@@ -162,7 +163,7 @@ type choice struct {
 	ready   func(name string)
 }
 
-// nowhere is no node.
+// nowhere is the index of no node.
 const nowhere = -1
 
 // onceFor is for how long further losses at a node count as the same loss. It is longer than the heartbeats take to find all of them.

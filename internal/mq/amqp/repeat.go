@@ -48,7 +48,7 @@ func (c *Conn) throughNodes(ctx context.Context, by *link[*publisher], to destin
 			return nil
 		}
 		if errors.Is(err, mq.ErrRefused) && to.queue == mq.WriteQ {
-			// Whether a quorum queue that refused has the message is not proven.
+			// A quorum queue that refused the message may have it all the same.
 			err = mq.ErrMaybeRefused
 			used = nil
 			if time.Since(p.opened) >= refusedAge {

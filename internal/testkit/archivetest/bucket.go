@@ -34,7 +34,7 @@ func StartBucket(tb testing.TB) (address, keyFile string) {
 	return u.String(), WriteKeys(tb, AccessKey, SecretKey)
 }
 
-// undelimited takes an empty delimiter for none, as Amazon's S3 does.
+// undelimited treats an empty delimiter as no delimiter, as Amazon's S3 does.
 type undelimited struct{ *s3mem.Backend }
 
 func (b undelimited) ListBucket(ctx context.Context, name string, prefix *gofakes3.Prefix, page gofakes3.ListBucketPage) (*gofakes3.ObjectList, error) {

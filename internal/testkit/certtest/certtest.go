@@ -49,7 +49,7 @@ func (ca *CA) Issue(name string, valid time.Duration) (cert, key []byte) {
 	return ca.IssueFrom(name, time.Now().Add(-2*time.Hour), valid)
 }
 
-// IssueFrom is Issue for a certificate that is valid from a time on.
+// IssueFrom is Issue for a certificate that becomes valid at from.
 func (ca *CA) IssueFrom(name string, from time.Time, valid time.Duration) (cert, key []byte) {
 	ca.tb.Helper()
 	own := newKey(ca.tb)

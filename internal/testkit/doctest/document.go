@@ -24,7 +24,7 @@ const place = "urn:openapi.json"
 type Document struct {
 	calls    map[string]*call // by METHOD /path/{parameter}
 	patterns []string         // the paths
-	other    *answer          // what a path or a method that does not exist is answered
+	other    *answer          // the answer to a path or a method that does not exist
 }
 
 // call is an operation of the document.
@@ -47,7 +47,7 @@ type parameter struct {
 type answer struct {
 	headers  []parameter
 	content  map[string]*jsonschema.Schema // by media type; nil: no body
-	statuses []int                         // of the answer to refusals that may come everywhere
+	statuses []int                         // the statuses of this answer if every call may have it (x-statuses)
 }
 
 // Example is a request with the examples of the document.

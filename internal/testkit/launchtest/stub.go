@@ -21,8 +21,8 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// StubWorker is a worker that only does what a StubWorld requests, on that listener.
-// It returns its exit code when it is asked to finish.
+// StubWorker runs a worker on listener that only does what a StubWorld requests. It returns the worker's exit code once
+// the worker is asked to finish.
 func StubWorker(listener net.Listener) int {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -48,7 +48,8 @@ func StubWorker(listener net.Listener) int {
 	}
 }
 
-// Main is TestMain of a package whose test binary is also its StubWorker: a process that has the variable env is one.
+// Main is the TestMain of a package whose test binary is also its StubWorker: a process with the environment variable
+// env runs the worker.
 func Main(m *testing.M, env string) {
 	if os.Getenv(env) == "" {
 		goleak.VerifyTestMain(m)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// SilentHosts makes every host name one whose lookup has no answer, until the end of the test: connections to it begin as those
-// to a host that is off. A test that uses a synctest bubble calls it outside of the bubble.
+// SilentHosts makes lookups of all host names hang until the end of the test: a connection then begins as one to a host that is
+// switched off. A test that uses a synctest bubble calls it outside of the bubble.
 func SilentHosts(t *testing.T) {
 	t.Helper()
 	before := net.DefaultResolver

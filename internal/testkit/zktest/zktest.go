@@ -32,7 +32,7 @@ type Ensemble struct {
 	// then.
 	Servers []*testenv.Service
 
-	// links carries what server i sends to j while j leads, or is empty.
+	// links[i][j] carries what server i sends to server j while j leads. All are nil if the servers cannot be cut off.
 	links [size][size]*testenv.Network
 }
 
