@@ -67,7 +67,7 @@ type backends struct {
 func (o *backends) fail(err error) {
 	select {
 	case o.failed <- err:
-	default: // a reason is there
+	default: // there already is a reason
 	}
 }
 

@@ -1,6 +1,9 @@
-// Package system wires the services into one system in one process. `rideshare up` without options, the benchmark and
-// embedding programs use it. Only bus, coordinator and launcher are in-process implementations; everything else is the
-// same code that the containers run.
+// Package system wires the parts into a running system. `rideshare up`, the commands that run a single part, and the
+// benchmarks use it.
+//
+// Without Config.Processes the whole system runs in this process. Then only bus, coordinator and launcher are in-process
+// implementations; everything else is the same code that containers run. With Config.Processes, the broker, the
+// coordinator and the workers are outside of this process.
 package system
 
 import (

@@ -34,27 +34,27 @@ func guard[T any](s *crashable, lost error, call func() (T, error)) (T, error) {
 	return v, err
 }
 
-// Commit implements commitlog.Store.
+// Commit implements worker.Store.
 func (s *crashable) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	return guard(s, dbaas.ErrUnknown, func() (dbaas.Commit, error) { return s.store.Commit(ctx, by, ops) })
 }
 
-// Head implements commitlog.Store.
+// Head implements worker.Store.
 func (s *crashable) Head(ctx context.Context) (dbaas.Head, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Head, error) { return s.store.Head(ctx) })
 }
 
-// Log implements commitlog.Store.
+// Log implements worker.Store.
 func (s *crashable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Page, error) { return s.store.Log(ctx, after, wait) })
 }
 
-// HashPart implements commitlog.Store.
+// HashPart implements worker.Store.
 func (s *crashable) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.HashPart, error) { return s.store.HashPart(ctx, from) })
 }
 
-// Snapshot implements commitlog.Store.
+// Snapshot implements worker.Store.
 func (s *crashable) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if s.cut.Load() {
 		return nil, dbaas.ErrUnavailable

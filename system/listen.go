@@ -10,13 +10,13 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// OccupiedError tells that the addresses of Parts are in use.
+// OccupiedError means that the addresses of Parts are in use.
 type OccupiedError struct {
 	error
 	Parts []string
 }
 
-// Unwrap returns what listening returned.
+// Unwrap returns the errors of listening.
 func (e *OccupiedError) Unwrap() error { return e.error }
 
 // listenAt is where a part listens.

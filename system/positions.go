@@ -29,7 +29,7 @@ type positions struct {
 	applied map[dbaas.WorkerID]dbaas.Seq
 	// loads has the same workers.
 	loads map[dbaas.WorkerID]*orchestratorapi.WorkerLoad
-	// machines has their names of the machine or container.
+	// machines has the name of each worker's machine or container.
 	machines map[dbaas.WorkerID]string
 }
 

@@ -253,15 +253,15 @@ func (s *System) URLs() URLs {
 // readyPoll is how often Ready checks: often enough that no person notices the delay.
 const readyPoll = 2 * time.Millisecond
 
-// waitingLog is how often Ready logs what it waits for. A good start takes less than a few of that; from then on each of
-// the lines is a warning, which is also seen on a terminal.
+// waitingLog is how often Ready logs what it waits for. A normal start takes less than warnedAfter of these intervals.
+// From then on each line is a warning, which is also shown on a terminal.
 const (
 	waitingLog  = 10 * time.Second
 	warnedAfter = 3
 )
 
 // Failed yields an error once the system knows that it can never serve: the broker refuses the user, the password, the
-// vhost or the largest message, or a server's host has no name.
+// vhost or the largest message, or a server's host name does not resolve.
 func (s *System) Failed() <-chan error { return s.parts.failed }
 
 // Ready waits until a master and all wanted slaves serve, or returns ctx's error, or that of Failed. The parts may start
@@ -294,8 +294,8 @@ func (s *System) Ready(ctx context.Context) error {
 }
 
 // Close stops everything, and gives up when ctx ends. The servers stop first, so that clients notice early, each before
-// the parts that its requests need: rides, gateway, users, orchestrator. So pending requests can finish if they do so
-// soon. Everything acknowledged is on disk in any case.
+// the parts that its requests need: rides, gateway, users, orchestrator. So pending requests can finish if they need
+// little time. Everything acknowledged is on disk in any case.
 func (s *System) Close(ctx context.Context) error {
 	closing, drained := httpapi.Draining(ctx, s.servers...)
 	defer drained()
