@@ -13,12 +13,13 @@ import (
 	"rideshare/internal/tlsfiles"
 )
 
-// At returns a client with the settings of c for a base URL, or for several, separated by commas: it uses the first address that
-// answers. The error is that of instances.Parse. c.HTTP must have a *http.Transport.
+// At returns a copy of c for one base URL, or for several separated by commas: the copy then uses the first address that answers.
+// The errors are those of instances.Parse. c.HTTP must have a *http.Transport.
 //
 // With several addresses, a request that was certainly not sent goes to the next address. A request with an Idempotency-Key that
 // was sent but got no answer is repeated once at another address; unless that succeeds, the reply is the first attempt's error.
-// Every request has the largest position that any client of c has seen (X-Min-Seq), so that it sees what these clients wrote.
+// Every request carries the largest position that any client made from c has seen (X-Min-Seq), so that it sees what these clients
+// wrote.
 func (c *Client) At(addresses string, tls *tlsfiles.Files) (*Client, error) {
 	urls := strings.Split(addresses, ",")
 	out := *c
@@ -42,8 +43,8 @@ func (c *Client) At(addresses string, tls *tlsfiles.Files) (*Client, error) {
 	return &out, nil
 }
 
-// Key returns the header of a new idempotency key if the client has several addresses, so that a write is repeated where its first
-// attempt has no answer.
+// Key returns the header of a new idempotency key, or nil if the client has only one address. With a key, a write that got no
+// answer is repeated at another address.
 func (c *Client) Key() []string {
 	if c.seen == nil {
 		return nil
@@ -67,12 +68,12 @@ func (c *Client) ask(h http.Header) {
 	}
 }
 
-// note takes the position of an answer.
+// note remembers the position of an answer if it is the largest so far.
 func (c *Client) note(h http.Header) {
 	if c.seen == nil {
 		return
 	}
-	seq, _ := strconv.ParseUint(h.Get(httpapi.HeaderSeq), 10, 64) // An answer without a position has none.
+	seq, _ := strconv.ParseUint(h.Get(httpapi.HeaderSeq), 10, 64) // 0 if the answer has no position.
 	for before := c.seen.Load(); seq > before && !c.seen.CompareAndSwap(before, seq); before = c.seen.Load() {
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"rideshare/orchestrator/admission"
 )
 
-// Protection changes the protection from overload of one orchestrator for a time. It is not safe for concurrent use.
+// Protection temporarily changes the settings of one orchestrator's protection from overload. It is not safe for
+// concurrent use.
 type Protection struct {
 	Client *Client
 	URL    string // of the orchestrator
@@ -29,7 +30,7 @@ func (p *Protection) Status(ctx context.Context) (admission.Status, error) {
 	return Decode[admission.Status](r)
 }
 
-// Patch changes settings by a merge patch.
+// Patch changes settings by a JSON merge patch.
 func (p *Protection) Patch(ctx context.Context, patch map[string]any) error {
 	if p.changed == nil {
 		status, err := p.Status(ctx)

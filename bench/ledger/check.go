@@ -29,10 +29,10 @@ type Check struct {
 	UnknownMissing int `json:"unknown_missing"`
 	// Wrong are incorrect answers during the load.
 	Wrong Findings `json:"wrong"`
-	// Missing was acknowledged and is not there; Doubled is there more than once.
+	// Missing lists writes that were acknowledged and are not there; Doubled lists writes that are there more than once.
 	Missing Findings `json:"missing"`
 	Doubled Findings `json:"doubled"`
-	// Unasked is there although it was refused, or was never written.
+	// Unasked lists writes that are there although they were refused or never sent.
 	Unasked Findings `json:"unasked"`
 	// Problem says why the check could not be completed.
 	Problem string `json:"problem,omitempty"`

@@ -33,7 +33,7 @@ func FateOf(status int, err error, done int) Fate {
 		return Applied
 	case status == http.StatusServiceUnavailable, status >= 400 && status < 500:
 		return Refused
-	case errors.As(err, &of) && of.Sent: // the last of its causes may be a dial all the same
+	case errors.As(err, &of) && of.Sent: // its last cause may still be a dial error
 		return Unknown
 	case of != nil, errors.As(err, &op) && op.Op == "dial":
 		return Refused

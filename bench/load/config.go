@@ -27,7 +27,7 @@ type Config struct {
 	Targets Targets
 	// Authorization is sent with requests for which the orchestrator requires credentials.
 	Authorization string
-	// As is the user in whose name requests are sent to an orchestrator without credentials; empty: no name.
+	// As is the user's label on requests to an orchestrator that requires no credentials; empty: no label.
 	As string
 	// TLS is what the client trusts and presents; nil means the system's CAs.
 	TLS         *tlsfiles.Files

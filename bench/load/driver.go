@@ -15,7 +15,8 @@ import (
 	"rideshare/bench/loadgen"
 )
 
-// table is the table of raw writes. Its only unique key is the row's own, so that a write that is applied twice shows.
+// table is the table of raw writes. Its only unique key is the row id, so that a write that is applied twice leaves two
+// rows.
 const table = "load_writes"
 
 // password is the password of every user of a run: a SHA-1, as clients send it.
@@ -51,8 +52,8 @@ func (d *driver) call(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
 	}
 }
 
-// judge returns the outcome of a api.Reply that should have status want. An answer with that status in which check finds an
-// error is a finding. So is an answer that calls our request invalid.
+// judge returns the outcome of a reply that should have status want. An answer with that status in which check finds an
+// error is a finding. So is an answer which says that the request is invalid.
 func (d *driver) judge(kind string, r api.Reply, want int, check func() error) loadgen.Outcome {
 	o := loadgen.Outcome{Kind: kind, Failure: r.Failure(want), Pause: r.Pause()}
 	var err error

@@ -61,7 +61,7 @@ type Config struct {
 	// Call sends one request and waits for the answer, within its own time limit. Many goroutines call it concurrently.
 	// Its context is never cancelled: the outcome of a write that was sent must become known.
 	Call func(ctx context.Context, r Request) Outcome
-	// Recorder makes the figures. Without one the caller keeps its own, and the summary has none.
+	// Recorder makes the figures. If it is nil, the summary has no figures, and the caller keeps its own.
 	Recorder *Recorder
 }
 
@@ -172,7 +172,7 @@ func (g *generator) closed(ctx context.Context) {
 }
 
 func (g *generator) client(ctx context.Context, number int) {
-	// The first look is at the plan's start, however late the generator is.
+	// The first check is for the plan's start, however late the generator is.
 	for at := time.Duration(0); at == 0 || ctx.Err() == nil; at = max(1, time.Since(g.start)) {
 		pause := lookEvery
 		if _, level := g.cfg.Plan.At(at); float64(number) < level {

@@ -24,7 +24,7 @@ const (
 	endless = 365 * 24 * time.Hour
 )
 
-// playDelays is N4.
+// playDelays plays scene N4.
 func playDelays(ctx context.Context, s *stage) error {
 	if err := s.patch(ctx, "event_breaker", map[string]any{"preset": delayPreset}); err != nil {
 		return err
@@ -57,13 +57,13 @@ func (s *stage) servesAgain(ctx context.Context) error {
 	return nil
 }
 
-// usage is samples of something that the orchestrator's process uses.
+// usage holds samples of one resource that the orchestrator's process uses.
 type usage struct {
 	name, metric string
 	samples      []float64
 }
 
-// growth is the most of the second half, as a multiple of the most of the first half.
+// growth returns the maximum of the second half of the samples, divided by the maximum of the first half.
 func (u usage) growth() float64 {
 	half := len(u.samples) / 2
 	if half == 0 {
@@ -83,7 +83,7 @@ func (u usage) growth() float64 {
 // watchEvery is how often the orchestrator's metrics are read.
 const watchEvery = 500 * time.Millisecond
 
-// watch reads what the orchestrator's process uses until ctx ends, and then sends it.
+// watch samples the resources of the orchestrator's process until ctx ends, and then sends the samples.
 func (s *stage) watch(ctx context.Context) <-chan []usage {
 	out := make(chan []usage, 1)
 	all := []usage{{name: "goroutines", metric: "go_goroutines"}, {name: "memory", metric: "process_resident_memory_bytes"}}

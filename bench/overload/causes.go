@@ -27,23 +27,24 @@ type cause struct {
 const (
 	// openP99 is the goal for the latency of refusals, in ms.
 	openP99 = 10.0
-	// flat bounds the growth of goroutines and of memory: the most in the second half of a stage, divided by the most in
-	// the first half.
+	// flat bounds the growth of goroutines and of memory: the maximum in the second half of a stage, divided by the maximum
+	// in the first half.
 	flat = 1.2
-	// refusedShare is the goal for the share of refusals. The rest are requests that are admitted while a breaker looks
-	// whether its cause has gone, or while a new worker serves until it is crashed too.
+	// refusedShare is the goal for the share of refusals. The rest are requests that are admitted while a half-open breaker
+	// probes whether its cause is gone, or while a new worker serves before it is crashed too.
 	refusedShare = 0.8
-	// shortQueue is for how long the load may wait in the write queue until the breaker opens, in the part with a full queue.
+	// shortQueue gives the depth of the write queue at which the breaker opens, in the part with a full queue: as many writes
+	// as the load sends in this time.
 	shortQueue = 40 * time.Millisecond
-	// crashEvery is how often the workers that were started again are crashed.
+	// crashEvery is how often a worker of each role is crashed, so that a worker that was started again is crashed too.
 	crashEvery = 50 * time.Millisecond
 	// causeLimit bounds how long a cause may take to open its breaker, and how long the system may take to serve again:
 	// the starts of workers are limited.
 	causeLimit = 3 * time.Minute
 )
 
-// causes returns the parts of N5. The short form holds all breakers open: it must judge nothing that depends on the
-// speed of the machine.
+// causes returns the parts of N5. The short form holds all breakers open, because it must judge nothing that depends on
+// the speed of the machine.
 func (s *stage) causes() []cause {
 	all := []cause{
 		{name: "broker alarm", breaker: "broker", work: workRead, reason: dbaas.ReasonBroker, begin: s.alarm()},
@@ -114,7 +115,7 @@ func (s *stage) crashing(roles ...string) func(context.Context) (func(context.Co
 	}
 }
 
-// playOpenBreakers is N5.
+// playOpenBreakers plays scene N5.
 func playOpenBreakers(ctx context.Context, s *stage) error {
 	for _, c := range s.causes() {
 		if err := s.playCause(ctx, c); err != nil {

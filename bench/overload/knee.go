@@ -65,14 +65,14 @@ func (s *stage) knee(ctx context.Context, work string) (float64, error) {
 // The goals of N1 and N2. Those of N2 depend on figures that are measured first.
 const (
 	overloadShare = 0.95 // of the knee is accepted at 3 times the knee
-	overloadP99   = 3    // times that without load
+	overloadP99   = 3    // times the p99 of the unloaded stage
 	unsentShare   = 1    // % of the overload is not sent
-	restShare     = 0.85 // of what the modest user leaves is for the greedy one
-	modestP99     = 2    // times that alone, and one full message
+	restShare     = 0.85 // of what the modest user leaves goes to the greedy user
+	modestP99     = 2    // times the p99 of the modest user alone, plus the time of one full message
 	fullMessage   = 256  // operations
 )
 
-// playKnee is N1.
+// playKnee plays scene N1.
 func playKnee(ctx context.Context, s *stage) error {
 	if s.cfg.Short {
 		return s.playKneeShort(ctx)
@@ -113,7 +113,7 @@ func brief(name, user, work string, clients int) stream {
 	return stream{stage: name, user: user, work: work, loop: loadgen.Closed, level: float64(clients), length: endless, most: int64(perClient * clients)}
 }
 
-// lowLanes sets the low limit of the lanes, unless another one was asked for.
+// lowLanes sets the limit of the lanes to shortLane, unless Config.LaneLimit sets another.
 func (s *stage) lowLanes(ctx context.Context) error {
 	if s.cfg.LaneLimit != nil {
 		return nil
@@ -148,7 +148,7 @@ func (s *stage) playKneeShort(ctx context.Context) error {
 	return nil
 }
 
-// playTwoUsers is N2: the greedy user A and the modest user B.
+// playTwoUsers plays scene N2, with the greedy user A and the modest user B.
 func playTwoUsers(ctx context.Context, s *stage) error {
 	for _, work := range s.cfg.Works {
 		if err := s.twoUsers(ctx, work); err != nil {

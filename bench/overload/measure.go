@@ -20,7 +20,7 @@ type stream struct {
 	loop              loadgen.Loop
 	level             float64 // requests a second, or clients
 	length            time.Duration
-	most              int64 // requests, or zero: the stream ends after them
+	most              int64 // the stream ends after this many requests; zero: no such limit
 }
 
 // The kinds of answers.

@@ -16,7 +16,7 @@ const (
 	costDuration, briefly             = 1200 * time.Millisecond, 250 * time.Millisecond
 )
 
-// playCost is N3: the ladder with the protection on and off.
+// playCost plays scene N3: the ladder with the protection on and off.
 func playCost(ctx context.Context, s *stage) error {
 	on, off := "batched-guarded", "batched-unguarded"
 	env := s.cfg.Environment
@@ -54,10 +54,10 @@ const (
 	// longer is the allowed ratio of the median with the protection to the median without. Two equal runs differ as much.
 	longer         = 1.1
 	failoverSlaves = 2
-	failoverRate   = 200 // writes a second, and reads
+	failoverRate   = 200 // writes a second, and as many reads
 )
 
-// playFailover is N6: kills of masters with the protection on and off.
+// playFailover plays scene N6: kills of masters with the protection on and off.
 func playFailover(ctx context.Context, s *stage) error {
 	rounds := min(failoverRounds, s.cfg.Kills)
 	refused, gap := map[bool]int{}, map[bool]float64{}

@@ -53,7 +53,7 @@ func fillRows(n int) []any {
 // insert is the statement of a write. Without the aggregate the generator would be the bottleneck.
 const insert = "INSERT INTO scene_writes(run, n, row) SELECT ?, ?, id FROM scene_rows WHERE id <= ? AND (SELECT sum(v) FROM scene_rows) > 0"
 
-// asProblem makes an error answer have the reason.
+// asProblem asks for error answers as problem documents, which have the reason.
 var asProblem = []string{"Accept", "application/json, application/problem+json"}
 
 // send sends one request of a work as a user.

@@ -28,7 +28,7 @@ type Request struct {
 	Done       []int         // the statuses after which no attempt follows; none: 200, 201 and 202
 }
 
-// Attempts sends a request until its answer has a status of Done, up to five times. It is then Applied.
+// Attempts sends a request until its answer has a status of Done, up to five times. Its fate is then Applied.
 func (r *Run) Attempts(ctx context.Context, q Request) (last api.Reply, fate ledger.Fate) {
 	fate = ledger.Refused
 	if len(q.Done) == 0 {

@@ -17,7 +17,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// Scene is one load scene of an example. T is what the example knows of a run.
+// Scene is one load scene of an example. T is the example's own state of a run.
 type Scene[T any] struct {
 	Help string
 	Play func(context.Context, T)

@@ -83,7 +83,7 @@ type Run struct {
 	Settings
 
 	API *api.Client
-	// Protection is that of the orchestrator. Its settings are put back after the scene.
+	// Protection changes the orchestrator's protection from overload. The settings are restored after the scene.
 	Protection api.Protection
 
 	children []*exec.Cmd
@@ -110,8 +110,8 @@ func (r *Run) Note(format string, args ...any) {
 	r.Change(func(res *Result) { res.Notes = append(res.Notes, fmt.Sprintf(format, args...)) })
 }
 
-// Fail says that the scene cannot go on, and ends its load. What was written is still checked. An error of a context that was
-// cancelled says nothing more.
+// Fail says that the scene cannot go on, and ends its load. What was written is still checked. If ctx was cancelled, Fail
+// does nothing: err only follows from that.
 func (r *Run) Fail(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -151,7 +151,7 @@ func Play(ctx context.Context, name string, s Settings, play func(context.Contex
 	return 0
 }
 
-// whole sets the admission, plays the scene, and checks the database.
+// whole applies the admission patch, plays the scene, and checks the database. At the end it restores the settings.
 func (r *Run) whole(ctx context.Context, play func(context.Context, *Run)) (err error) {
 	always := context.WithoutCancel(ctx)
 	defer func() { err = errors.Join(err, r.Protection.Restore(always)) }()

@@ -27,7 +27,7 @@ type channel interface {
 	PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error
 }
 
-// amqpConnection makes a connection of *amqp.Connection.
+// amqpConnection adapts *amqp.Connection to connection.
 type amqpConnection struct{ *amqp.Connection }
 
 func dial(url string) (connection, error) {
@@ -37,8 +37,8 @@ func dial(url string) (connection, error) {
 
 func (c amqpConnection) Channel() (channel, error) { return c.Connection.Channel() }
 
-// Remove deletes what an RPC with this prefix leaves at the broker if it ends before its queues had consumers. Names
-// that are missing are no error.
+// Remove deletes what an RPC with this prefix leaves at the broker if it ends before its queues had consumers. A
+// missing queue or exchange is not an error.
 func Remove(ctx context.Context, bus, prefix string) error {
 	conn, err := amqp.Dial(bus)
 	if err != nil {
