@@ -36,8 +36,8 @@ func (e *refusal) reason() string {
 	return e.detail
 }
 
-// ask sends a request without a body and decodes the answer into answer, if that is not nil. A *refusal is an answer
-// that is not 200.
+// ask sends a request without a body and decodes the answer into answer, if that is not nil. It returns a *refusal for
+// an answer other than 200.
 func (f source) ask(ctx context.Context, method, path string, answer any) error {
 	r := f.Call(ctx, method, path, nil, "Accept", "application/problem+json, application/json")
 	if outer, ok := errors.AsType[*url.Error](r.Err); ok {

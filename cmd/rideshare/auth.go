@@ -22,7 +22,7 @@ const (
 // credentials reads a file of credentials that follow keeps current. It returns nil without a file.
 func (o *output) credentials(setting, file string) (*httpapi.Credentials, error) {
 	if file == "" {
-		return nil, nil //nolint:nilnil // none is a good answer: nothing asks for credentials then
+		return nil, nil //nolint:nilnil // nil is valid: without a file, no credentials are required
 	}
 	var creds *httpapi.Credentials
 	w := &reload.Watcher{What: filesCredentials, Paths: []string{file}, Apply: func(contents [][]byte) (err error) {

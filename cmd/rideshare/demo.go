@@ -11,7 +11,7 @@ import (
 )
 
 // demoPassword is the SHA-1 of "demo", in hex, as a client would send it.
-const demoPassword = "89e495e7941cf9e40e6980d14a16bf023ccd4c91" //nolint:gosec // it is public by purpose.
+const demoPassword = "89e495e7941cf9e40e6980d14a16bf023ccd4c91" //nolint:gosec // public on purpose.
 
 // demo adds a few users and rides through the public API if there are no users.
 func demo(ctx context.Context, client *http.Client, urls system.URLs) error {

@@ -61,7 +61,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if listener != nil {
-		defer func() { _ = listener.Close() }() // again, if it was served
+		defer func() { _ = listener.Close() }() // a second time if it was served, which does no harm
 	}
 	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits, TLS: out.tls, ChildEnv: out.tlsEnv, About: about(out.settings)}, token)
 	if err != nil {

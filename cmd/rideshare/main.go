@@ -124,7 +124,7 @@ func asFlag(args []string) []string {
 	return append(slices.Clone(args[1:]), "--help")
 }
 
-// fail prints the reason, in one line even if it is several.
+// fail prints err in one line, even if its text has several lines.
 func fail(w io.Writer, err error) int {
 	_, _ = fmt.Fprintf(w, "rideshare: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	return exitFailed

@@ -63,7 +63,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if listener != nil {
-		defer func() { _ = listener.Close() }() // again, if it was served
+		defer func() { _ = listener.Close() }() // a second time if it was served, which does no harm
 	}
 	commits, err := telemetry.NewCommits(out.metrics)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *persdbCommand) place() (system.Log, error) {
 	return at, nil
 }
 
-// config returns the settings of the store, but for those of the log's place.
+// config returns the settings of the store, except those of the log's place.
 func (p *persdbCommand) config(log *slog.Logger, commits *telemetry.Commits, limits sqlite.Limits) commitlog.Config {
 	return commitlog.Config{
 		Dir: p.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: log,

@@ -14,7 +14,7 @@ import (
 // it proves nothing: pids are used again, and each container has its own.
 func removeStaleReadyFile(file string) error {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // there is none, or writing it tells what is wrong
+		return nil //nolint:nilerr // there is no such file, or writing it will report the problem
 	}
 	if old, err := os.Open(file); err == nil { //nolint:gosec // the file is the operator's choice
 		err = syscall.Flock(int(old.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
@@ -57,7 +57,7 @@ func writeReadyFile(file string, urls system.URLs) (remove func() error, err err
 	}, nil
 }
 
-// removeOwn removes the file, unless another process has put its own in the place of own.
+// removeOwn removes the file, unless another process has replaced own by a file of its own.
 func removeOwn(file string, own *os.File) error {
 	written, err := own.Stat()
 	if err != nil {

@@ -26,7 +26,7 @@ type process struct {
 	auth     *httpapi.Credentials
 }
 
-// begin sets up the process of a service, and logs its settings: no other part asks for them.
+// begin sets up the process of a service. It logs the settings, since no other part asks a service for them.
 func (c common) begin(out *output, name string) (process, error) {
 	log, err := c.logger(out, name)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c common) begin(out *output, name string) (process, error) {
 // server returns the settings of the server of a service. Without credentials the server warns if other machines can reach it.
 func (p process) server(out *output, addr string, allowed hosts, h http.Handler) httpapi.ServerConfig {
 	c := httpapi.ServerConfig{Addr: addr, AllowedHosts: allowed.AllowedHosts, Handler: h, TLS: out.tls.Server(false), Log: p.log}
-	if p.auth == nil { // else routes that empty or crash anything require credentials, and the others are open by the contract
+	if p.auth == nil { // with credentials, the routes that clear or crash anything are protected; the contract leaves the others open
 		c.Exposed = system.Exposed
 	}
 	return c
@@ -72,7 +72,7 @@ func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, e
 	}
 	listener, err := lifeline.Listener()
 	if errors.Is(err, lifeline.ErrNoListener) {
-		return nil, nil //nolint:nilnil // none is a good answer: the part listens by itself then.
+		return nil, nil //nolint:nilnil // nil is valid: the part then listens by itself.
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listener of the parent process: %w", err)

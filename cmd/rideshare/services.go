@@ -50,7 +50,7 @@ func (d database) config(out *output, p process) (service.Config, error) {
 	return service.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget}, err
 }
 
-// sent returns the credentials for the orchestrator. Without a file they are nil.
+// sent returns the credentials for the orchestrator, or nil without a file.
 func (d database) sent(out *output, auth *httpapi.Credentials) (*httpapi.Credentials, error) {
 	setting := "AUTH_FILE"
 	if d.ServiceAuthFile != "" {

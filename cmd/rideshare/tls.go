@@ -28,7 +28,7 @@ func (t tlsSettings) load(out *output) (*tlsfiles.Files, error) {
 		}
 	}
 	if len(paths) == 0 {
-		return nil, nil //nolint:nilnil // none is a good answer: plain HTTP
+		return nil, nil //nolint:nilnil // nil is valid: plain HTTP
 	}
 	files := &tlsfiles.Files{}
 	w := &reload.Watcher{What: filesTLS, Paths: paths, Apply: func(contents [][]byte) error {

@@ -60,7 +60,7 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 	if err = removeStaleReadyFile(u.ReadyFile); err != nil {
 		return err
 	}
-	running, err := system.Start(ctx, cfg) // a large database takes as long as it takes
+	running, err := system.Start(ctx, cfg) // no time limit: opening a large database takes long
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped while opening: nothing went wrong
 	}
@@ -191,8 +191,8 @@ func (u *upCommand) checkParts(out *output) error {
 	return joinUsage(errs...)
 }
 
-// refuseDocker returns an error if the command line has settings of containers, and workers are none. The environment may have
-// them, for other commands.
+// refuseDocker returns an error if the command line has settings of containers although workers are not containers. The
+// environment may have such settings, for other commands.
 func (u *upCommand) refuseDocker(out *output) error {
 	if u.Launcher == launcherDocker {
 		return nil
@@ -230,7 +230,7 @@ func (u *upCommand) maxDatabase() int64 {
 // processes returns how to run as separate processes, or nil for a single process.
 func (u *upCommand) processes() (*system.Processes, error) {
 	if u.Launcher == inproc {
-		return nil, nil //nolint:nilnil // as Config.Processes has it.
+		return nil, nil //nolint:nilnil // Config.Processes is nil for a single process.
 	}
 	p := system.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Session: u.Session, Prefix: u.Prefix, LogLevel: u.LogLevel, LogFormat: u.LogFormat}
 	if u.Launcher != launcherDocker {
@@ -240,12 +240,12 @@ func (u *upCommand) processes() (*system.Processes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.DockerStack == "" && u.DockerProject == "" { // Of two systems with one name each would remove the other's workers.
+	if u.DockerStack == "" && u.DockerProject == "" { // Two systems with the same name would remove each other's workers.
 		sum := sha256.Sum256([]byte(busFile))
 		u.DockerStack = "up-" + hex.EncodeToString(sum[:6])
 	}
 	p.Docker = u.docker(busFile)
-	p.Docker.PrivateNetwork = true // Its workers are on this machine, in a network of the engine.
+	p.Docker.PrivateNetwork = true // The workers are on this machine, in a network of the engine.
 	return &p, nil
 }
 

@@ -134,7 +134,7 @@ func (h permanentFailure) giveUp(err error) {
 	select {
 	case h.why <- err:
 		h.end()
-	default: // a reason is there
+	default: // there already is a reason
 	}
 }
 
