@@ -85,7 +85,7 @@ func (b sent) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// received is the body of an answer. Only the time of its reads counts: what was read may take long to be written.
+// received is the body of an answer. Only the time within reads counts: the caller may take long to write what it has read.
 type received struct {
 	io.ReadCloser
 	silence *silence

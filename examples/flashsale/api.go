@@ -48,7 +48,7 @@ func (s *service) handler() http.Handler {
 	})
 }
 
-// problem is every answer without a 2xx.
+// problem is an answer whose status is not 2xx.
 type problem struct {
 	status     int
 	retryAfter time.Duration
@@ -140,7 +140,8 @@ func (s *service) read(r *http.Request, level, text string, args ...any) (db.Ans
 	return answer, cmp.Or(err, answer.Err())
 }
 
-// readRow is read for a query with at most one row. Without a row it returns 404 and the answer, after a failure no answer.
+// readRow is read for a query with at most one row. Without a row it returns an error with status 404, and the answer;
+// after a failure it returns no answer.
 func (s *service) readRow(r *http.Request, level, what, text string, args ...any) (found db.Answer, row []any, err error) {
 	if found, err = s.read(r, level, text, args...); err != nil {
 		return db.Answer{}, nil, err

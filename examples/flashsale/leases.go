@@ -17,8 +17,8 @@ import (
 // leaseLife is how long a lease lives after it was taken or renewed, by the database's clock.
 const leaseLife = 10 * time.Second
 
-// leases are the units that this instance has moved from free to leased, so that it can accept orders without waiting for
-// the database. They only say what is worth trying: the database refuses an order under a lease without an unused unit.
+// leases are the units that this instance has moved from free to leased, so that it can accept orders without waiting for the
+// database. They are only hints: the database refuses an order under a lease without an unused unit.
 type leases struct {
 	instances uint             // share the free units
 	wanted    chan int64       // goods whose lease to take or renew
@@ -33,8 +33,8 @@ type lease struct {
 	renew, ends time.Time
 }
 
-// unit takes a unit of this instance's lease of goods, and returns the lease, or "" if there is none. The order that finds no
-// lease, or a lease after its half time, makes keepLeases take or renew it. So a lease without orders ends, since other
+// unit takes a unit of this instance's lease of goods, and returns the lease, or "" if there is none. An order that finds no
+// lease, or a lease past half of its life, makes keepLeases take or renew one. So a lease without orders ends: other
 // instances may need its units.
 func (l *leases) unit(goods int64) string {
 	if l == nil {

@@ -58,8 +58,8 @@ func (f *soldOutFlags) lose() {
 	f.goods = nil
 }
 
-// apply applies one event of the feed to goods. They become the flags at the first event, which says that the feed is
-// connected.
+// apply applies one event of the feed to goods. At the first event, which says that the feed is connected, goods becomes
+// the flags.
 func (f *soldOutFlags) apply(e db.Event, goods map[int64]bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

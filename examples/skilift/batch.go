@@ -79,7 +79,7 @@ func waiting(message string) error {
 	return &db.Refusal{Status: http.StatusServiceUnavailable, Reason: "waiting", Message: message}
 }
 
-// withdraw reports whether a ride still waits. It is not sent any more then.
+// withdraw removes a ride that still waits, so that it is not sent. It reports false if the ride no longer waits.
 func (b *batcher) withdraw(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -75,8 +75,8 @@ func (d *dashboard) query(ctx context.Context) error {
 	return nil
 }
 
-// follow applies the change feed until it ends. It reports whether the feed can continue where it ended. It cannot if it
-// did not begin: the database is away, or the position is gone (410).
+// follow applies the change feed until it ends. It reports whether the feed can continue where it ended. It cannot if
+// the feed did not begin, because the database cannot be reached or the position is gone (410).
 func (d *dashboard) follow(ctx context.Context) bool {
 	err := d.db.Changes(ctx, d.position, "ski_rides", d.apply)
 	d.mu.Lock()

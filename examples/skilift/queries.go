@@ -52,7 +52,7 @@ var queries = map[string]query{
 		"SELECT name, resort_id FROM ski_resorts ORDER BY resort_id",
 		objects("resorts", "resortName", "resortID"),
 	},
-	// It jumps from season to season in the primary key instead of visiting every ride. The first row is the resort.
+	// The query jumps from season to season in the primary key instead of visiting every ride. The first row is the resort.
 	"/resorts/{resort}/seasons": {
 		`WITH RECURSIVE ridden(season) AS (SELECT min(season_id) FROM ski_rides WHERE resort_id = :resort
 		   UNION ALL SELECT (SELECT min(season_id) FROM ski_rides WHERE resort_id = :resort AND season_id > season) FROM ridden WHERE season IS NOT NULL)

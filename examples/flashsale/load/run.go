@@ -22,7 +22,7 @@ type run struct {
 
 	services    string // base URLs of the instances, with commas between them
 	number      int    // of orders in the scenes storm and kill
-	connections int    // orders in flight, but in burst and same-user
+	connections int    // orders in flight, except in burst and same-user
 	instances   scene.Instances
 	goods       []*goods
 	seq         uint64                // of the last goods; a read at this position has seen the orders before them

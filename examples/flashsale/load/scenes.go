@@ -116,7 +116,7 @@ func leases(ctx context.Context, r *run) {
 		o.Pause = 20 * time.Millisecond
 		return o
 	}
-	for i, before := 0, 0; i < 2 && wait.For(ctx, 20*time.Millisecond); { // until the two that go away have leases
+	for i, before := 0, 0; i < 2 && wait.For(ctx, 20*time.Millisecond); { // until the instances that are killed and stopped below have leases
 		r.instances.Use(urls[i])
 		buy(ctx, loadgen.Request{})
 		a := r.audit(ctx, many)
@@ -134,7 +134,7 @@ func leases(ctx context.Context, r *run) {
 	group.Go(func() { r.crash(ctx, processes, urls[2:], sold) })
 	r.Load(selling, "leases", loadgen.Config{Plan: loadgen.Plan{{Name: "leases", Duration: time.Hour, From: 16, To: 16}}, Loop: loadgen.Closed, Call: buy}, nil)
 	group.Wait()
-	r.instances.Use(urls[1]) // It goes on with leases that are closed.
+	r.instances.Use(urls[1]) // It resumes with leases that the database has closed.
 	buy(ctx, loadgen.Request{})
 	buy(ctx, loadgen.Request{})
 }

@@ -26,8 +26,8 @@ import (
 // answerLimit is how long the router waits for an instance's answer: longer than an instance needs for a request.
 const answerLimit = 20 * time.Second
 
-// dialLimit is how long the router tries to connect. A host that is off does not refuse a connection, so the next instance's
-// turn would come after minutes.
+// dialLimit is how long the router tries to connect. A host that is switched off does not refuse a connection: without this
+// limit the router would try the next instance only after minutes.
 const dialLimit = time.Second
 
 // maxLoad is how many requests an instance may have in flight, as a multiple of the average.

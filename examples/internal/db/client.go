@@ -196,7 +196,7 @@ func finish(resp *http.Response) {
 	_ = resp.Body.Close()
 }
 
-// Refusal is the error of every call without a 2xx.
+// Refusal is the error of every call that was not answered 2xx.
 type Refusal struct { //nolint:errname // Refusal is the word of the API.
 	Status     int    // without an answer 503 if the request was never sent, else 504
 	Reason     string // which part refused under overload, such as user-rate
@@ -211,7 +211,7 @@ func (r *Refusal) Unknown() bool {
 	return r.Status == http.StatusConflict || (r.Status >= 500 && r.Status != http.StatusServiceUnavailable)
 }
 
-// broken returns the refusal for a call without a whole answer. wrote tells whether anything of it was sent.
+// broken returns the refusal for a call without a whole answer. wrote reports whether any part of the request was sent.
 func broken(err error, wrote bool) error {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && !wrote {
 		return &Refusal{Status: http.StatusServiceUnavailable, Message: "the database cannot be reached", RetryAfter: time.Second}

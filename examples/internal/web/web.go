@@ -1,5 +1,5 @@
-// Package web is what the services do in the same way: they wait for the database, serve HTTP until they are ended, and
-// answer with JSON.
+// Package web has what the example services share: waiting for the database, serving HTTP until the process ends, and
+// answering with JSON.
 package web
 
 import (
@@ -90,9 +90,9 @@ func Serve(ctx context.Context, listener net.Listener, h http.Handler, rest time
 // Handler answers a request, or returns an error.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Routes answers requests by handlers, whose names are patterns of http.ServeMux, and GET /livez. fail answers the errors.
-// A path without a handler is answered 404, also if it only is another spelling of a path, and a path that has one for other
-// methods 405.
+// Routes answers requests by handlers, whose names are patterns of http.ServeMux, and GET /livez. fail writes the answer to
+// an error. A path without a handler gets 404, even if it is only another spelling of a path that has one. A path that has
+// handlers only for other methods gets 405.
 func Routes(handlers map[string]Handler, fail func(http.ResponseWriter, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _ = Answer(w, http.StatusOK, db.Answer{}, struct{}{}) })
@@ -144,7 +144,7 @@ func Fail(w http.ResponseWriter, status int, retryAfter time.Duration, body any)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", fmt.Sprint(math.Ceil(max(time.Second, retryAfter).Seconds())))
 	}
-	_ = Answer(w, status, db.Answer{}, body) // It is nil.
+	_ = Answer(w, status, db.Answer{}, body) // always nil
 }
 
 // Pause waits for d. It reports false if ctx ends first.

@@ -65,7 +65,7 @@ func kill(ctx context.Context, p *play) {
 
 // breaker plays days under presets of the breaker. An answer after the deadline of the service is a timeout here, and wrong.
 func breaker(ctx context.Context, p *play) {
-	p.API.Timeout = p.settings.deadline + time.Second // for the way of the answer
+	p.API.Timeout = p.settings.deadline + time.Second // for the transfer of the answer
 	for _, preset := range []string{"2000-2s", "7500-5s", "10000-5s"} {
 		if err := p.Protection.Patch(ctx, map[string]any{"event_breaker": map[string]any{"preset": preset}}); err != nil {
 			p.Fail(ctx, err)
