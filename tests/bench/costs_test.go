@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The writes are measured without anything, with an archive and with streams of changes, each in every round, and compared.
+// In every round the writes are measured alone, with an archive, and with streams of changes. The three are compared.
 func TestCosts_ArchiveAndStreams_AreMeasured(t *testing.T) {
 	for name, flags := range map[string][]string{"Processes": nil, "Embedded": {"--embedded"}} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Masters that are processes die by a signal, and each fail-over is measured: the loss noticed, the next one named, no write lost.
+// Master processes are killed by a signal, and each fail-over is measured: the loss is noticed, the next master is named, and no
+// write is lost.
 func TestFailover_ProcessesKilled_EachIsMeasured(t *testing.T) {
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	out := run(t, "failover", "--launcher", "process", "--kills", "2", "--writes", "50", "--reads", "50", "--json", figures)

@@ -1,5 +1,4 @@
-// Package bench runs the benchmarks for a moment: what they measure must be
-// right answers. It asserts nothing about speed.
+// Package bench runs each benchmark briefly and checks that all answers were right. It asserts nothing about speed.
 package bench
 
 import (
@@ -94,7 +93,7 @@ type report struct {
 	Ratios map[string]float64 `json:"ratios"`
 }
 
-// Every path answers every work of the ladder rightly, and leaves nothing behind.
+// Every path answers every work of the ladder correctly, and leaves nothing behind.
 func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	page := filepath.Join(t.TempDir(), "page.html")

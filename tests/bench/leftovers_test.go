@@ -22,7 +22,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// services are a RabbitMQ of the test's own, which can list what is there, and a node of the shared ZooKeeper.
+// services are a RabbitMQ for this test alone, which can list its queues, and a node of the shared ZooKeeper.
 type services struct {
 	rabbit      *testenv.Service
 	coordinator string
@@ -35,7 +35,8 @@ func startServices(t *testing.T) services {
 	return services{rabbit: testenv.StartRabbitMQ(t), coordinator: coordinator, nodes: nodes}
 }
 
-// ownNode makes a node in the shared ZooKeeper for the time of the test. It returns its URL, and what lists the nodes below it.
+// ownNode makes a node in the shared ZooKeeper, which is removed when the test ends. It returns the node's URL, and a function
+// that lists the nodes below it.
 func ownNode(t *testing.T) (address string, nodes func(*testing.T) []string) {
 	t.Helper()
 	u, err := url.Parse(testenv.ZooKeeper(t))
@@ -104,7 +105,7 @@ func children(t *testing.T, pid int) (pids []int) {
 	return pids
 }
 
-// ending is a benchmark and its end.
+// ending is a benchmark and how it ends.
 type ending struct {
 	args []string
 	from string // the line of the progress after which it is ended; empty if it ends by itself
@@ -184,7 +185,7 @@ func leaveNothing(t *testing.T, endings map[string]ending) {
 					test.end(t, cmd.Process.Pid)
 				}
 			}
-			_ = cmd.Wait() // how it ended is in its state.
+			_ = cmd.Wait() // ProcessState has how it ended.
 			if code := cmd.ProcessState.ExitCode(); !ended || code != test.code {
 				t.Errorf("got exit code %d, want %d:\n%s", code, test.code, &out)
 			}

@@ -26,7 +26,7 @@ var views = map[string]string{ // each with a text that shows that its data are 
 	"overview": "Log head", "workers": "master", "scaling": "Most slaves", "sql": "apicount", "rides": "No rides on this route.", "events": "serves as master", "settings": "--scale-max",
 }
 
-// contrast returns texts whose contrast is below that of WCAG AA, which is 4.5, 3 for large texts.
+// contrast returns the texts whose contrast is below the limit of WCAG AA: 4.5, or 3 for large texts.
 const contrast = `(() => {
 const rgb = (c) => (c.match(/[\d.]+/g) ?? []).map(Number);
 const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
@@ -94,7 +94,7 @@ func (p *page) readable(view string) {
 	}
 }
 
-// keep writes a picture of the page into the directory that RIDESHARE_SCREENSHOTS names, if it names one.
+// keep writes a screenshot of the page into the directory that RIDESHARE_SCREENSHOTS names, if it is set.
 func (p *page) keep(name string) {
 	p.Helper()
 	dir := os.Getenv("RIDESHARE_SCREENSHOTS")
@@ -223,7 +223,7 @@ func TestScaling_TriedAndSaved(t *testing.T) {
 	p.waitText("somebody else has changed")
 }
 
-// Events of before and of now are shown, and filtered.
+// Earlier and new events are shown, and can be filtered.
 func TestEvents_AsTheyHappen(t *testing.T) {
 	s := anywhere(t)
 	before := s.whole(t)
@@ -259,7 +259,7 @@ func TestSettings_AndSupportBundle(t *testing.T) {
 	}
 }
 
-// The settings of the other parts are shown by part; of a part that does not answer the error.
+// The settings of the other parts are shown by part. For a part that does not answer, the error is shown.
 func TestSettings_OfOtherParts(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "overview")
 	eval[bool](p, `(() => { const real = fetch;
@@ -325,7 +325,7 @@ func TestSignIn_ShowsWhatTheRoleMayDo(t *testing.T) {
 	}
 }
 
-// A dead orchestrator is shown as dead, with what the page last knew, and nothing can be pressed.
+// A dead orchestrator is shown as dead, with the last known state, and no button can be pressed.
 func TestDead_ShownWithWhatWasKnown(t *testing.T) {
 	s := start(t, "")
 	p := open(t, s.URLs().Orchestrator, "workers")

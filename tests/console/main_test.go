@@ -29,7 +29,7 @@ import (
 	"rideshare/system"
 )
 
-// patience bounds each wait. It is generous: the browser shares two cores with other tests. On a given system workers are
+// patience bounds each wait. It is long: the browser shares two cores with other tests, and on a given system the workers are
 // containers, which start slowly.
 var patience = 30 * time.Second
 
@@ -43,12 +43,12 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	file, err := exec.LookPath("chromium")
 	if err != nil {
-		return m.Run() // open tells it
+		return m.Run() // open reports that there is no browser
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(file), chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
 	if os.Getenv(givenEnv) != "" {
 		patience = 3 * time.Minute
-		options = append(options, chromedp.Flag("ignore-certificate-errors", true)) // as given does
+		options = append(options, chromedp.Flag("ignore-certificate-errors", true)) // given does the same for Go's client
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	defer end()
@@ -121,7 +121,7 @@ type page struct {
 	token string // to sign in with where the console asks
 
 	mu       sync.Mutex // guards the fields below
-	problems []string   // what the browser's console and its network log complained of
+	problems []string   // errors in the browser's console and in its network log
 	mayFail  bool       // see letFail
 }
 
@@ -133,8 +133,8 @@ func open(t *testing.T, base, view string) *page {
 	return p
 }
 
-// newPage returns an empty tab. At its end the test fails if a page in it wrote an error to the browser's console, threw one, or
-// asked for something outside base.
+// newPage returns an empty tab. When the test ends, it fails if a page in the tab wrote an error to the browser's console, threw
+// an error, or requested anything outside base.
 func newPage(t *testing.T, base string) *page {
 	t.Helper()
 	if chromium == nil {
@@ -182,14 +182,14 @@ func (p *page) watch(event any) {
 	}
 }
 
-// letFail lets requests be refused or go unanswered from now on, which the browser's console tells too.
+// letFail allows requests to fail from now on, which the browser's console reports as errors.
 func (p *page) letFail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mayFail = true
 }
 
-// block lets the page's requests of these paths go unanswered, or be answered again.
+// block makes the page's requests of these paths get no answer, or ends that if on is false.
 func (p *page) block(on bool, paths ...string) {
 	p.Helper()
 	p.letFail()
@@ -217,7 +217,7 @@ func (p *page) show(view string) {
 	p.wait(fmt.Sprintf("document.querySelector('nav a[aria-current]')?.hash === %q", "#"+view))
 }
 
-// load loads the page with a view; its frame is there when load returns. A tab in which nobody has signed in yet does so with the
+// load loads the page with a view, and returns once its frame is shown. If the tab is not signed in yet, load signs in with the
 // token, if there is one.
 func (p *page) load(view string) {
 	p.Helper()
@@ -265,7 +265,7 @@ const control = (text) => [...document.querySelectorAll('input, select, textarea
 const text = () => document.body?.innerText ?? ''
 `
 
-// wait returns when an expression is true. While the browser changes to another page, expressions have no value.
+// wait returns once an expression is true. While the browser changes to another page, expressions have no value.
 func (p *page) wait(expression string) {
 	p.Helper()
 	testenv.Eventually(p.T, patience, func() error {

@@ -30,7 +30,7 @@ func occupy(t *testing.T, url string) (stop context.CancelFunc) {
 	return stop
 }
 
-// An orchestrator that refuses the live stream answers: the page tells its reason, and everything else works.
+// An orchestrator that refuses the live stream is alive: the page shows the reason, and everything else works.
 func TestLive_Refused_IsNotDead(t *testing.T) {
 	base := start(t, "").URLs().Orchestrator
 	stop := occupy(t, base+"/api/v1/live")
@@ -47,7 +47,8 @@ func TestLive_Refused_IsNotDead(t *testing.T) {
 	p.wait(`document.getElementById('banner').hidden && document.getElementById('health').textContent === 'ready'`)
 }
 
-// While events are refused, the support bundle and the view of events tell the reason; neither says that there are none.
+// While events are refused, the support bundle and the view of events show the reason. Neither says that there are no
+// events.
 func TestEvents_Refused_IsTold(t *testing.T) {
 	base := start(t, "").URLs().Orchestrator
 	stop := occupy(t, base+"/api/v1/events")
@@ -79,8 +80,8 @@ func tokenOf(name, role string) string {
 	return fmt.Sprintf("token %s %s sha256:%x\n", name, role, sha256.Sum256([]byte("secret")))
 }
 
-// A role that was lowered takes its buttons along with the first refusal, whose reason is shown. Without a role the page
-// asks for credentials.
+// After the caller's role was lowered, the first refusal removes the buttons that the new role may not use, and its
+// reason is shown. Without a role the page asks for credentials.
 func TestRole_Lowered_IsNoticed(t *testing.T) {
 	credentials := parsed(t, tokenOf("ann", "admin"))
 	p := newPage(t, startWith(t, credentials).URLs().Orchestrator)
@@ -113,7 +114,7 @@ func TestRole_Lowered_IsNoticed(t *testing.T) {
 	p.wait(`document.querySelector('.sign-in')`)
 }
 
-// A refusal that is not about the role leaves the view as it is, with the reason.
+// A refusal that is not about the role leaves the view as it is and shows the reason.
 func TestRole_RefusedOtherwise_KeepsTheView(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "workers")
 	p.waitText("master")
@@ -135,7 +136,7 @@ return document.querySelector('.view').marked = true })()`)
 	}
 }
 
-// A token that no request can carry is wrong, and is not kept.
+// A token that no request can carry is rejected, and is not stored.
 func TestSignIn_TokenThatCannotBeSent_IsRefused(t *testing.T) {
 	p := newPage(t, start(t, tokenOf("ann", "read")).URLs().Orchestrator)
 	p.letFail() // 401

@@ -111,7 +111,7 @@ func TestReport_PlacesFollowTheValues(t *testing.T) {
 	p.holds(`[...drawn(0).parentElement.querySelectorAll('.legend b')].map((e) => e.textContent).join() === '100,0,50' && drawn(0).querySelectorAll('.cursor').length === 1`)
 }
 
-// Data that is missing, single, equal or no number is drawn as far as it can be.
+// Missing values, a single value, equal values and values that are no numbers are drawn as far as possible.
 func TestReport_OddData(t *testing.T) {
 	var charts []report.Chart
 	for _, points := range [][]report.Point{

@@ -38,7 +38,7 @@ func TestRides_MadeAndJoined(t *testing.T) {
 	}
 }
 
-// A name that is typed is a text, also if it looks like a BLOB.
+// A typed name is a text, even if it looks like a BLOB.
 func TestRides_NamesLikeBLOBs_AreTexts(t *testing.T) {
 	s := anywhere(t)
 	p := s.open(t, "rides")
@@ -61,7 +61,7 @@ func TestRides_NamesLikeBLOBs_AreTexts(t *testing.T) {
 	}
 }
 
-// A view whose first load fails says so, and is filled once it succeeds.
+// A view whose first load fails shows that, and is filled once a later load succeeds.
 func TestRides_FirstLoadFails_IsRepeated(t *testing.T) {
 	s := start(t, "")
 	p := open(t, s.URLs().Orchestrator, "overview")
@@ -74,7 +74,7 @@ func TestRides_FirstLoadFails_IsRepeated(t *testing.T) {
 	p.wait(`!document.querySelector('.outcome.bad')`)
 }
 
-// A write that is done is told as done, also if the lists cannot be read then.
+// A write that was done is shown as done, even if the lists cannot be read afterwards.
 func TestRides_WrittenButNotReadAgain_IsToldAsDone(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "rides")
 	p.waitText(views["rides"])

@@ -14,11 +14,11 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// givenEnv names a file like the ready file of `up` that says where a running system is. Tests that call anywhere then run on
-// that system, which they empty.
+// givenEnv names a file in the form of the ready file of `up`, with the addresses of a running system. Tests that call anywhere
+// then run on that system, and clear its database.
 const givenEnv = "RIDESHARE_CONSOLE_READY"
 
-// site is where a system is, and the credentials of an admin if it asks for any.
+// site has the addresses of a system, and an admin's credentials if the system requires them.
 type site struct {
 	Gateway, Orchestrator string
 	Token                 string
@@ -38,12 +38,12 @@ func given() (*site, error) {
 	if err = json.Unmarshal(text, s); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", givenEnv, file, err)
 	}
-	// Certificates are for tests/containers, which gives the systems with TLS. Here they would need to be made known to the browser.
+	// tests/containers tests certificates. Here the browser would have to trust them first.
 	http.DefaultTransport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	return s, nil
 }
 
-// anywhere returns the given system, emptied, or an embedded one. All its workers serve.
+// anywhere returns the given system, with an empty database, or an embedded system. All its workers serve.
 func anywhere(t *testing.T) *site {
 	t.Helper()
 	s, err := given()
@@ -90,8 +90,7 @@ type member struct {
 	Ready     bool
 }
 
-// whole waits until a master and as many slaves as are wanted serve, none of them with the pid gone, and returns them, the master
-// first.
+// whole waits until a master and all wanted slaves serve, none of them with a pid in gone, and returns them, the master first.
 func (s *site) whole(t *testing.T, gone ...int) []member {
 	t.Helper()
 	var members []member

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// A full store of the browser, or one that it blocks, stops no statement. The oldest statements make room for the newest.
+// If the browser's storage is full or blocked, statements still run. The oldest statements in the history make room for the
+// newest.
 func TestSQL_HistoryWithoutRoom_StopsNothing(t *testing.T) {
-	p := open(t, start(t, "").URLs().Orchestrator, "sql") // a store of its own
+	p := open(t, start(t, "").URLs().Orchestrator, "sql") // a storage of its own
 	asked := 0
 	read := func(more string) string {
 		t.Helper()
@@ -44,7 +45,7 @@ return n })()`)
 	read("6")
 }
 
-// In the CSV of one column, NULL is not an empty line, since readers drop such lines.
+// In a CSV with one column, NULL is not written as an empty line, since readers drop such lines.
 func TestSQL_CSVOfOneColumn_KeepsNULL(t *testing.T) {
 	p := anywhere(t).open(t, "sql")
 	p.fill("SQL", "VALUES(1), (NULL), (''), (2)")
@@ -55,8 +56,8 @@ func TestSQL_CSVOfOneColumn_KeepsNULL(t *testing.T) {
 	}
 }
 
-// The button of a running statement stays disabled while the live stream goes on, so that no write is sent twice. If the
-// orchestrator dies meanwhile, the button is not enabled by the end of the statement.
+// The button of a running statement stays disabled while the live stream continues, so that no write is sent twice. If the
+// orchestrator dies in that time, the end of the statement does not enable the button.
 func TestSQL_RunningButton_StaysDisabled(t *testing.T) {
 	s := start(t, "")
 	p := open(t, s.URLs().Orchestrator, "sql")
@@ -97,7 +98,7 @@ return true })()`)
 	}
 }
 
-// A view of a table that is gone does not empty the schema.
+// An SQL view of a dropped table does not hide the rest of the schema.
 func TestSQL_ViewOfNoTable_SchemaIsShown(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "sql")
 	p.fill("SQL", "CREATE TABLE t(a INTEGER); CREATE TABLE gone(a); CREATE VIEW v AS SELECT a FROM gone; DROP TABLE gone;")
@@ -107,8 +108,9 @@ func TestSQL_ViewOfNoTable_SchemaIsShown(t *testing.T) {
 	p.wait(`[...document.querySelectorAll('.schema pre')].some((e) => e.textContent === 'a INTEGER')`)
 }
 
-// A text that is typed lives on while another view is shown and when the skip link is used. Signing out removes it, and the
-// earlier statements too. An earlier statement is the one that its option names, also if another tab has run one since.
+// Typed text is kept while another view is shown and when the skip link is used. Signing out removes the text and the
+// earlier statements. Choosing an earlier statement gives the one that its option shows, even if another tab has run a
+// statement since.
 func TestSQL_TypedText_IsKept(t *testing.T) {
 	p := newPage(t, start(t, tokenOf("ann", "read")).URLs().Orchestrator)
 	p.token = "secret"

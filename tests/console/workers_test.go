@@ -52,7 +52,7 @@ func TestWorkers_Actions(t *testing.T) {
 	p.waitText("one_master")
 }
 
-// check runs the check and says yes to its question.
+// check runs the check and confirms it.
 func (p *page) check() {
 	p.Helper()
 	p.click("Run the check")
@@ -60,7 +60,7 @@ func (p *page) check() {
 	p.click("Check")
 }
 
-// The check asks first, since a worker may discard its replica. Escape sends nothing.
+// The check asks for confirmation, since a worker may discard its replica. Escape sends nothing.
 func TestWorkers_Check_AsksFirst(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "workers")
 	p.wait(`button('Run the check')`)
@@ -78,7 +78,8 @@ return true })()`)
 	}
 }
 
-// crash kills a worker of that role by its button, and returns the workers that serve then, once the table has them.
+// crash kills a worker with that role by its button. It returns the workers that serve afterwards, once the table shows
+// them.
 func (p *page) crash(s *site, role string) []member {
 	p.Helper()
 	label := "Crash the " + role
@@ -93,7 +94,7 @@ func (p *page) crash(s *site, role string) []member {
 	return members
 }
 
-// While the workers cannot be read they are shown as they were, with the time, and can be acted on.
+// While the workers cannot be read, their last state is shown with its time, and actions on them are possible.
 func TestWorkers_CannotBeRead_ShownAsTheyWere(t *testing.T) {
 	p := open(t, start(t, "").URLs().Orchestrator, "workers")
 	p.wait(`button('Crash the master 1000')`)

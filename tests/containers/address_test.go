@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// newAddress removes the container of a service and makes another one, which has another address: the parts that were
-// connected to it find it only when they ask for its name again. No worker ends, and none changes its role.
+// newAddress replaces the container of a service by another one with another address. Parts that were connected find the new
+// container only if they resolve its name again. No worker ends, and none changes its role.
 func (s *stack) newAddress(t *testing.T, service string) {
 	t.Helper()
 	before, err := s.cluster(t.Context())
@@ -34,8 +34,8 @@ func (s *stack) newAddress(t *testing.T, service string) {
 	}
 }
 
-// take gives an address in the network of the data to a container that does nothing, until the test's end. The engine gives
-// the lowest free address, so others may have to be taken first.
+// take gives an address in the data network to a container that does nothing, until the test ends. The engine assigns the
+// lowest free address, so take may first have to occupy others.
 func (s *stack) take(t *testing.T, address, image string) {
 	t.Helper()
 	for range 20 {
@@ -47,8 +47,8 @@ func (s *stack) take(t *testing.T, address, image string) {
 	}
 }
 
-// testZooKeeperElsewhere gives ZooKeeper another address. Nothing is refused meanwhile, and the parts are connected again: a
-// master that dies afterwards is followed by another one.
+// testZooKeeperElsewhere gives ZooKeeper another address. No request is refused in that time, and the parts reconnect: when
+// the master dies afterwards, another one takes over.
 func (s *stack) testZooKeeperElsewhere(t *testing.T, w *writer) {
 	t.Helper()
 	connected, refused := s.connections(t), w.refused()
@@ -76,7 +76,7 @@ func (s *stack) testZooKeeperElsewhere(t *testing.T, w *writer) {
 	})
 }
 
-// connections returns how many connections ZooKeeper has, the one that asks included.
+// connections returns how many connections ZooKeeper has, including the one over which this is asked.
 func (s *stack) connections(t *testing.T) (n int) {
 	t.Helper()
 	text := s.docker(t, "exec", s.of(t, "zookeeper").ID, "sh", "-c", "echo srvr | nc -w 2 127.0.0.1 2181")

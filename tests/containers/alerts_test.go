@@ -19,9 +19,9 @@ var ruleFor = regexp.MustCompile(`(?m)^( *for:) .*$`)
 // outage are alerts of a system without workers, broker and persdb.
 var outage = []string{"RideshareNoMaster", "RideshareNoSlave", "RideshareSlavesMissing", "RideshareBrokerAway", "RideshareBreakerOpen"}
 
-// testAlerts makes alerts fire by causing what they report: the broker and persdb are away, so that workers that die have no
-// successors, and then the launcher is away too. The phases before have paused workers, which were replaced. The rules are
-// those of the checkout, but they fire as soon as they hold.
+// testAlerts makes alerts fire by causing what they report: the broker and persdb are stopped, so that workers that die are
+// not replaced, and then the launcher is stopped too. Earlier phases have paused workers, which were replaced. The rules are
+// those of the checkout, but they fire immediately, without the time of `for`.
 func (s *stack) testAlerts(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(s.dir, "prometheus", "alerts.yml")
@@ -35,7 +35,7 @@ func (s *stack) testAlerts(t *testing.T) {
 	launcher, persdb, rabbitmq := s.of(t, "launcher").ID, s.of(t, "persdb").ID, s.of(t, "rabbitmq").ID
 	s.docker(t, "stop", "-t", "0", persdb, rabbitmq)
 	for _, w := range s.workers(t) {
-		if w.State.Pid == 0 { // It has ended meanwhile.
+		if w.State.Pid == 0 { // It has ended in the meantime.
 			continue
 		}
 		if err = syscall.Kill(w.State.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testSettings changes settings while the stack runs: credentials are asked for from now on, and there are slaves for the
-// load test of tests/e2e. Only the containers that have these settings are made anew; the workers go on.
+// testSettings changes settings while the stack runs: from then on credentials are required, and there are enough slaves for
+// the load test of tests/e2e. Only the containers that have these settings are recreated; the workers keep running.
 func (s *stack) testSettings(t *testing.T) {
 	t.Helper()
 	before := s.byName(t)
@@ -48,8 +48,8 @@ func (s *stack) byName(t *testing.T) map[string]string {
 	return ids
 }
 
-// With AUTH=on nobody reads, changes, empties or crashes anything at the published ports without the credentials, and who has
-// them does. The application's own routes, health and metrics stay open, and the parts know each other.
+// With AUTH=on, only callers with credentials can read, change, clear or crash anything at the published ports. The
+// application's own routes, health and metrics stay open, and the parts can call each other.
 func (s *stack) testAuth(t *testing.T) {
 	t.Helper()
 	workers := s.ids(t, "container", "label=com.docker.compose.service=worker", "status=running")
@@ -93,14 +93,14 @@ func (s *stack) testAuth(t *testing.T) {
 	anyone.call(t, http.MethodGet, s.gateway+"/api/v1/users", "")
 }
 
-// as is the stack for a client with other credentials.
+// as returns the stack for a client with other credentials.
 func (s *stack) as(authorization string) *stack {
 	other := *s
 	other.authorization = authorization
 	return &other
 }
 
-// refused is a call that is 401 without credentials, and with wrong ones.
+// refused checks that a call gets 401 without credentials, and with wrong credentials.
 func (s *stack) refused(t *testing.T, method, url, body string) {
 	t.Helper()
 	for _, authorization := range []string{"", s.authorization + "0"} {
@@ -110,7 +110,7 @@ func (s *stack) refused(t *testing.T, method, url, body string) {
 	}
 }
 
-// ride is what the application's clients do: users, a ride, somebody who joins.
+// ride does what the application's clients do: it creates users and a ride, and joins the ride.
 func (s *stack) ride(t *testing.T) {
 	t.Helper()
 	const password = `","password":"a94a8fe5ccb19ba61c4c0873d391e987982fbbd3"}`
@@ -131,7 +131,7 @@ func (s *stack) ride(t *testing.T) {
 	}
 }
 
-// testClear empties the database, which only who has the credentials may.
+// testClear clears the database, which requires the credentials.
 func (s *stack) testClear(t *testing.T) {
 	t.Helper()
 	s.refused(t, http.MethodPost, s.gateway+"/api/v1/db/clear", "")

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// testConsole runs tests of tests/console in a browser on this stack: every view, and what can be done in it.
+// testConsole runs the tests of tests/console in a browser on this stack: every view, and the actions in it.
 func (s *stack) testConsole(t *testing.T) {
 	t.Helper()
 	s.console(t, "TestConsole_EveryView_ReadableEverywhere", "TestOverview_ShowsTraffic", "TestWorkers_Actions", "TestSQL_RunsShowsAndSaves",
 		"TestEvents_AsTheyHappen", "TestSettings_AndSupportBundle", "TestRides_MadeAndJoined")
 }
 
-// testConsoleSignedIn does so signed in with the stack's token, over TLS. Here the limits of scaling may be changed, too: nothing
-// depends on them any more.
+// testConsoleSignedIn does the same over TLS, signed in with the stack's token. Here the limits of scaling may be changed too: no
+// later phase depends on them.
 func (s *stack) testConsoleSignedIn(t *testing.T) {
 	t.Helper()
 	s.console(t, "TestOverview_ShowsTraffic", "TestWorkers_Actions", "TestScaling_TriedAndSaved", "TestRides_MadeAndJoined")

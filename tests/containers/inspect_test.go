@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// users are as whom the containers run.
+// userOf returns the user and the group as which the containers of a service run.
 func userOf(service string) string {
 	switch service {
 	case "rabbitmq", "postgres1", "postgres2":
@@ -30,7 +30,7 @@ func userOf(service string) string {
 	}
 }
 
-// secretsOf are the secrets that a service's containers have, sorted.
+// secretsOf returns the secrets that the containers of a service have, sorted.
 func secretsOf(service string) []string {
 	return map[string][]string{
 		"users": {"api-credentials"}, "rides": {"api-credentials"}, "orchestrator": {"api-credentials", "launcher-token", "orchestrator-bus"},
@@ -39,7 +39,7 @@ func secretsOf(service string) []string {
 	}[service]
 }
 
-// Every container runs with no more than it needs, has no secret of another, and shows none.
+// Every container runs with no more rights than it needs, has only its own secrets, and does not show them.
 func (s *stack) testInspect(t *testing.T) {
 	t.Helper()
 	secrets := s.secrets(t)
@@ -136,7 +136,7 @@ func (s *stack) secrets(t *testing.T) map[string]string {
 	return secrets
 }
 
-// Everybody is in the networks of those whom he has to reach, and reaches nobody else.
+// Every container is in the networks of the parts that it must reach, and can reach no other part.
 func (s *stack) testNetworks(t *testing.T) {
 	t.Helper()
 	want := map[string][]string{

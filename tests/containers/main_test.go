@@ -1,9 +1,9 @@
-// Package containers tests the delivered stack: the images, docker-compose.yml and
-// `make up`, with workers as containers, spoken to and broken from outside.
+// Package containers tests the delivered stack: the images, docker-compose.yml and `make up`, with workers as containers.
+// It calls the stack, and breaks it, from outside.
 //
-// It needs a Docker engine: without one it fails when CI is set, and is skipped aloud
-// elsewhere. Each run has a project name and ports of its own, so several run side by
-// side. When it fails, the logs of all containers are kept in bin/containers-NAME.
+// It needs a Docker engine. Without one the tests fail if CI is set, and are otherwise skipped with a visible message.
+// Each run has a project name and ports of its own, so several run side by side. When it fails, the logs of all containers
+// are kept in bin/containers-NAME.
 package containers
 
 import (
@@ -24,15 +24,14 @@ func requireEngine(t *testing.T) {
 	testenv.Cannot(t, false, "no Docker engine: %v: %s", err, strings.TrimSpace(string(out)))
 }
 
-// TestStack brings the stack up once and does to it what happens to such systems, one
-// thing after the other, while a client writes all the time. After each it is whole again by
-// itself, `rideshare check` is content, and nothing that was acknowledged is lost.
+// TestStack brings the stack up once and causes one fault after the other while a client writes all the time. After each
+// fault the stack recovers by itself, `rideshare check` finds nothing wrong, and no acknowledged write is lost.
 func TestStack(t *testing.T) {
 	requireEngine(t)
 	s := newStack(t)
 	s.writeArchiveKey(t)
 	s.up(t)
-	// phase keeps the logs of a phase that fails as they are then.
+	// phase runs a phase. If it fails, its logs are kept as they are at that moment.
 	phase := func(name string, run func(t *testing.T)) {
 		if !t.Run(name, run) {
 			s.keepLogs(t, name)
@@ -45,7 +44,7 @@ func TestStack(t *testing.T) {
 	phase("Console", s.testConsole)
 	phase("Observe", s.testObserve)
 	w := s.startWriter(t)
-	// fault is a phase after which everything has to be whole again. Until then the service that it hits may give no answers.
+	// fault is a phase after which the stack must recover completely. Until then the affected service may give no answers.
 	fault := func(name, service string, run func(t *testing.T)) {
 		phase(name, func(t *testing.T) {
 			t.Helper()

@@ -24,7 +24,7 @@ const (
 	besideMost  = 20 * time.Second
 )
 
-// bomb is a request that wants far more memory than a container has.
+// bomb is a request that would need far more memory than a container has.
 type bomb struct {
 	name, method, path string
 	body               func() string
@@ -57,7 +57,8 @@ func columns(n int, expression string) string {
 	return strings.Join(list, ",")
 }
 
-// testBombs sends what once ended processes by their memory. No container ends, and who reads beside it has answers.
+// testBombs sends requests that once made processes run out of memory. No container ends, and concurrent reads are
+// answered.
 func (s *stack) testBombs(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -99,7 +100,7 @@ func (s *stack) testLongNames(t *testing.T) {
 	})
 }
 
-// atOnce runs what n times side by side.
+// atOnce runs what n times concurrently.
 func (s *stack) atOnce(n int, what func()) {
 	var all sync.WaitGroup
 	for range n {
@@ -155,7 +156,7 @@ func (s *stack) readBeside(t *testing.T) (end func()) {
 	}
 }
 
-// noneEnded checks by the engine's events that no container of the stack ran out of memory or ended since then.
+// noneEnded checks by the engine's events that no container of the stack has run out of memory or ended since a time.
 func (s *stack) noneEnded(t *testing.T, since time.Time) {
 	t.Helper()
 	events := s.docker(t, "events", "--since", strconv.FormatInt(since.Unix(), 10), "--until", strconv.FormatInt(time.Now().Unix()+1, 10),

@@ -16,7 +16,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// grafana returns the service of Grafana, if its image could be had.
+// grafana returns the service of Grafana, if its image could be pulled.
 func (s *stack) grafana(t *testing.T) []string {
 	t.Helper()
 	if len(s.ids(t, "container", "label=com.docker.compose.service=grafana")) == 0 {

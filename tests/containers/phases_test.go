@@ -18,11 +18,11 @@ import (
 // apiTests is how many tests of the API have to pass: most of those that can run on a given system.
 const apiTests = 55
 
-// ownSystems are tests that start systems of their own, whatever is given.
+// ownSystems matches tests that start systems of their own even if a system is given.
 const ownSystems = "^(TestLauncher_|TestPersdb_|TestScenes_|TestTLS_|TestTerminal_Up|TestUp_)"
 
-// The API test set, through the gateway. users and rides have no published port: their own
-// counters are asked for at their addresses in the internal network, which this machine reaches.
+// The API test set, through the gateway. users and rides have no published port, so their counters are read at their
+// addresses in the internal network, which this machine can reach.
 func (s *stack) testAPI(t *testing.T) {
 	t.Helper()
 	out, err := s.tests(t, "e2e", "RIDESHARE_E2E_READY", map[string]string{
@@ -73,7 +73,7 @@ func (s *stack) tests(t *testing.T, folder, setting string, contents map[string]
 	return out, err
 }
 
-// crash is crash/ROLE: it answers a pid, which is gone then.
+// crash calls crash/ROLE, which answers a pid. The worker with that pid is then gone.
 func (s *stack) crash(t *testing.T, role string) {
 	t.Helper()
 	s.member(t, role) // there is one
@@ -89,7 +89,7 @@ func (s *stack) crash(t *testing.T, role string) {
 	}
 }
 
-// pauseWorker freezes a worker. The orchestrator finds that it hangs, and removes it.
+// pauseWorker freezes a worker. The orchestrator notices that it hangs, and removes it.
 func (s *stack) pauseWorker(t *testing.T, role string) {
 	t.Helper()
 	frozen := s.member(t, role).Container
@@ -102,8 +102,7 @@ func (s *stack) pauseWorker(t *testing.T, role string) {
 	})
 }
 
-// killProcess ends a container as its own failure would: from outside the engine, which then
-// starts it again.
+// killProcess ends a container as its own failure would: not through the engine, which then restarts it.
 func (s *stack) killProcess(t *testing.T, service string) {
 	t.Helper()
 	pid := s.of(t, service).State.Pid
@@ -127,8 +126,8 @@ func (s *stack) restart(t *testing.T, service string) {
 	s.docker(t, "restart", s.of(t, service).ID)
 }
 
-// Load comes and slaves come, load goes and slaves go, and no request fails: the load test of
-// tests/e2e, on this stack.
+// testScale runs the load test of tests/e2e on this stack: slaves are added under load and removed after it, and no request
+// fails.
 func (s *stack) testScale(t *testing.T) {
 	t.Helper()
 	out, err := s.tests(t, "e2e", "RIDESHARE_LOAD_READY_FILE", map[string]string{"gateway": s.gateway, "orchestrator": s.orchestrator},
@@ -148,7 +147,7 @@ func (s *stack) set(t *testing.T, settings ...string) {
 	}
 }
 
-// awaitOneSlave waits until what the load test read at its end is followed by silence.
+// awaitOneSlave waits until scaling has removed all slaves but one, as it does after the reads of the load test.
 func (s *stack) awaitOneSlave(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, wholeLimit, func() error {
@@ -160,8 +159,8 @@ func (s *stack) awaitOneSlave(t *testing.T) {
 	})
 }
 
-// `make down` keeps the data, and the next `make up` finds it, with other settings: the number of slaves stays as it is, and
-// all parts speak TLS.
+// `make down` keeps the data, and the next `make up`, with other settings, finds it: the number of slaves stays the same,
+// and all parts use TLS.
 func (s *stack) testDownAndUp(t *testing.T, w *writer) {
 	t.Helper()
 	s.down(t)
@@ -177,7 +176,7 @@ func (s *stack) testDownAndUp(t *testing.T, w *writer) {
 	w.verify(t)
 }
 
-// `make down VOLUMES=1` leaves nothing, also while workers run and one is frozen.
+// `make down VOLUMES=1` leaves nothing behind, even while workers run and one of them is frozen.
 func (s *stack) testDown(t *testing.T) {
 	t.Helper()
 	s.docker(t, "pause", s.member(t, "slave").Container)
@@ -187,7 +186,7 @@ func (s *stack) testDown(t *testing.T) {
 	}
 }
 
-// down is `make down` with workers running. No container and no network is left.
+// down runs `make down` while workers run. No container and no network is left.
 func (s *stack) down(t *testing.T, settings ...string) {
 	t.Helper()
 	if n := len(s.ids(t, "container", "label=com.docker.compose.service=worker")); n < 2 {

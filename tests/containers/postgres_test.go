@@ -41,7 +41,7 @@ func TestPostgres(t *testing.T) {
 	if _, err := s.run(t.Context(), "make", "--no-print-directory", "up", "POSTGRES=0"); err == nil || !strings.Contains(err.Error(), "POSTGRES=1") {
 		t.Errorf("make up with the log in a file: got %v, want an error that names POSTGRES=1", err)
 	}
-	s.docker(t, "stop", s.of(t, "postgres2").ID) // an empty postgres1 begins no database of its own meanwhile
+	s.docker(t, "stop", s.of(t, "postgres2").ID) // an empty postgres1 must not create a database of its own while postgres2 is stopped
 	s.up(t)
 	s.put(t, "bob")
 	s.wantUsers(t, "ann", "bob")
@@ -92,14 +92,14 @@ func (s *stack) sameEntries(t *testing.T) error {
 	return nil
 }
 
-// promote promotes the standby, with writes that wait for the other server, as OPERATIONS.md has it.
+// promote promotes the standby as docs/OPERATIONS.md describes, so that writes wait for the other server.
 func (s *stack) promote(t *testing.T, standby, other string) {
 	t.Helper()
 	password, err := os.ReadFile(filepath.Join(s.dir, "secrets", "postgres-superuser"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, wholeLimit, func() error { // what fails is run again
+	testenv.Eventually(t, wholeLimit, func() error { // a command that fails is run again
 		_, failed := s.run(t.Context(), "env", "PGUSER=postgres", "PGPASSWORD="+string(password), "PGCONNECT_TIMEOUT=20",
 			filepath.Join(s.root, "deploy", "postgres", "promote.sh"), "--names", other, s.address(t, standby, "data"))
 		return failed

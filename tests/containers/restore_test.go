@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// The whole database is deleted by mistake. A restore from the archive, which the stack keeps by default, brings back what was
-// there a moment before: the replicas follow, everything acknowledged is there, and a position of the deleted database is gone.
-// So does a copy that was made by hand, although the archive has later positions of its cluster.
+// The whole database is deleted by mistake. A restore from the archive, which the stack keeps by default, brings back the state
+// of a moment before: the replicas follow, every acknowledged write is there, and a position of the deleted database is gone. A
+// copy made by hand works too, although the archive has later positions of its cluster.
 func (s *stack) testRestore(t *testing.T, w *writer) {
 	t.Helper()
 	old, err := s.cluster(t.Context())

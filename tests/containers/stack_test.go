@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// wholeLimit bounds how long the stack may take to be whole again by itself: RabbitMQ's start
-	// on a busy machine, and what reconnects after it.
+	// wholeLimit bounds how long the stack may take to recover by itself: the start of RabbitMQ on a busy machine, and the
+	// reconnections after it.
 	wholeLimit = 3 * time.Minute
 	callLimit  = 30 * time.Second
 )
@@ -77,7 +77,8 @@ func (s *stack) docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// up is `make up`: first with images that may have to be built, then from images to ready, which is timed.
+// up makes the images with `make images`, then runs `make up` and waits until the stack is whole. It logs how long each
+// command took.
 func (s *stack) up(t *testing.T) {
 	t.Helper()
 	for _, target := range []string{"images", "up"} {
@@ -97,7 +98,7 @@ func (s *stack) up(t *testing.T) {
 	s.awaitWhole(t)
 }
 
-// container is what the tests look at of `docker inspect`.
+// container has the fields of `docker inspect` that the tests use.
 type container struct {
 	ID      string `json:"Id"`
 	Created time.Time
@@ -129,7 +130,7 @@ type container struct {
 
 func (c container) service() string { return c.Config.Labels["com.docker.compose.service"] }
 
-// ids returns what of a kind (container, network, volume) belongs to the project.
+// ids returns the objects of a kind (container, network, volume) that belong to the project.
 func (s *stack) ids(t *testing.T, kind string, filters ...string) []string {
 	t.Helper()
 	args := []string{kind, "ls", "-q", "--filter", "label=com.docker.compose.project=" + s.project}
@@ -142,7 +143,8 @@ func (s *stack) ids(t *testing.T, kind string, filters ...string) []string {
 	return strings.Fields(s.docker(t, args...))
 }
 
-// containers are those of the stack, workers included. One that goes away meanwhile is left out.
+// containers returns the containers of the stack, including workers. A container that disappears during the call is
+// left out.
 func (s *stack) containers(t *testing.T, filters ...string) []container {
 	t.Helper()
 	ids := s.ids(t, "container", filters...)
@@ -176,7 +178,7 @@ func (s *stack) address(t *testing.T, service, network string) string {
 	return s.of(t, service).NetworkSettings.Networks[s.project+"_"+network].IPAddress
 }
 
-// workers are the running worker containers.
+// workers returns the running worker containers.
 func (s *stack) workers(t *testing.T) []container {
 	t.Helper()
 	return s.containers(t, "label=com.docker.compose.service=worker", "status=running")
@@ -260,8 +262,8 @@ func (s *stack) member(t *testing.T, role string) member {
 	return found
 }
 
-// awaitWhole waits until every container is healthy, there are exactly the wanted workers,
-// a read and a write through the gateway work, and `rideshare check` is content.
+// awaitWhole waits until every container is healthy, there are exactly the wanted workers, a read and a write through
+// the gateway work, and `rideshare check` finds nothing wrong.
 func (s *stack) awaitWhole(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, wholeLimit, func() error { return s.whole(t) })

@@ -15,8 +15,8 @@ import (
 // samples is how many slaves are killed to measure.
 const samples = 20
 
-// testNewSlaves kills a slave again and again. Each time another one serves soon; the times are
-// printed, not judged: they depend on what else the machine does.
+// testNewSlaves kills a slave repeatedly. Each time another one serves soon. The times are printed but not judged,
+// because they depend on the load of the machine.
 func (s *stack) testNewSlaves(t *testing.T) {
 	t.Helper()
 	var reaction, serving []time.Duration
@@ -50,7 +50,7 @@ func (s *stack) testNewSlaves(t *testing.T) {
 	}
 }
 
-// actions returns when the control loop did something first after a time, and when it started a worker.
+// actions returns when the control loop first acted after a time, and when it started a worker.
 func (s *stack) actions(t *testing.T, since time.Time) (first, start time.Time) {
 	t.Helper()
 	text := s.docker(t, "logs", "--since", since.UTC().Format(time.RFC3339Nano), s.of(t, "orchestrator").ID)

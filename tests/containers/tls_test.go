@@ -17,7 +17,7 @@ func (s *stack) scheme() string {
 	return scheme
 }
 
-// useTLS gives the stack that is started next a certificate for its published address alone: the parts, which share it,
+// useTLS gives the stack that is started next a certificate for its published address only. The parts share the certificate, and
 // accept it from each other under their own names.
 func (s *stack) useTLS(t *testing.T) {
 	t.Helper()
@@ -38,8 +38,8 @@ func (s *stack) useTLS(t *testing.T) {
 	s.env = append(s.env, "TLS_DIR="+dir, "TLS_CA="+dir+"/ca.pem") // the latter for the commands that the tests run
 }
 
-// With TLS_DIR no part speaks plain HTTP, and persdb, the launcher and the workers refuse callers without a certificate, but not
-// Prometheus, which has one.
+// With TLS_DIR no part serves plain HTTP. persdb, the launcher and the workers refuse callers without a certificate. Prometheus
+// has a certificate.
 func (s *stack) testTLS(t *testing.T) {
 	t.Helper()
 	s.awaitTargets(t)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// pause is between two rounds of writes: the machine has other things to do.
+// pause is the time between two rounds of writes, which leaves the machine time for other work.
 const pause = 50 * time.Millisecond
 
-// writer is a client that writes all the time and remembers what was acknowledged: users through the gateway, each asked for
-// once, and effects at the orchestrator, each sent under its key until it has two final answers. An effect is a row and one
-// more on a counter, in one transaction: nothing but the key keeps a repeated one from being done twice.
+// writer is a client that writes all the time and remembers what was acknowledged. It creates users through the gateway,
+// each with one request, and effects at the orchestrator, each sent under its key until it has two final answers. An effect
+// adds a row and increments a counter, in one transaction: only the key keeps a repeated effect from being done twice.
 type writer struct {
 	s    *stack
 	stop func()
@@ -56,7 +56,7 @@ func (w *writer) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		// Not ctx: what is in hand is finished.
+		// Not ctx: a pending request is completed.
 		w.putUser(context.WithoutCancel(ctx), fmt.Sprintf("writer-%06d", i))
 		w.addEffect(context.WithoutCancel(ctx))
 	}
@@ -93,7 +93,8 @@ func (w *writer) addEffect(ctx context.Context) {
 	}
 }
 
-// send counts the answer of a service; status 0 says that none came, which only one that is away may do.
+// send counts the answer of a service. Status 0 means that there was no answer, which is allowed only while the service is
+// away.
 func (w *writer) send(ctx context.Context, service, body string, headers ...string) (int, string) {
 	method, url := http.MethodPut, w.s.gateway+"/api/v1/users"
 	if service == "orchestrator" {
@@ -120,7 +121,7 @@ func (w *writer) isAway(service string) bool {
 	return w.away == service
 }
 
-// expect says that a service may give no answer from now on; "" is for none.
+// expect allows a service to give no answer from now on; "" allows it for no service.
 func (w *writer) expect(away string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,7 +175,7 @@ func (w *writer) verifyEffects(t *testing.T) {
 			Values [][]any
 		}
 	}
-	// One statement sees one state: a write that nobody waits for may still come.
+	// One statement sees one state: a write whose client no longer waits may still be applied.
 	text := w.s.call(t, http.MethodPost, w.s.orchestrator+"/db/query", `["SELECT name, (SELECT n FROM counter) FROM effects"]`)
 	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Results) != 1 || len(got.Results[0].Values) == 0 {
 		t.Fatalf("effects: got %.500s (%v), want rows", text, err)

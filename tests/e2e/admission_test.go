@@ -13,7 +13,7 @@ func (s *system) patchAdmission(t *testing.T, patch string) {
 	s.Call(t, http.MethodPatch, s.db("/api/v1/admission"), patch).expect(t, http.StatusOK, anyBody)
 }
 
-// Each refusal says why and when to come back, also through users. Changed settings count at once and are kept over a
+// Each refusal says why and when to retry, also through users. Changed settings apply immediately and are kept over a
 // restart. While breakers are open the orchestrator stays ready.
 func TestAdmission_RefusalsAndSettings(t *testing.T) {
 	sys := start(t, setup{owned: true, env: []string{"LIMIT_ASYNC=0.001:1"}})

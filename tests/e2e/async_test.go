@@ -15,7 +15,7 @@ type writeStatus struct {
 	Results []json.RawMessage `json:"results"`
 }
 
-// sendAsync sends a write that nobody waits for and returns the state it ends in.
+// sendAsync sends an asynchronous write and returns its final state.
 func (s *system) sendAsync(t *testing.T, path, body string, headers ...string) writeStatus {
 	t.Helper()
 	a := s.Post(t, s.db(path), body, append(headers, "Prefer", "respond-async")...)
@@ -38,7 +38,7 @@ func (s *system) sendAsync(t *testing.T, path, body string, headers ...string) w
 	return state
 }
 
-// A write that nobody waits for is accepted with an id, by which its state is told.
+// An asynchronous write is accepted with an id, under which its state can be read.
 func TestAsync_Write_IsAppliedAndTold(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
@@ -59,7 +59,7 @@ func TestAsync_Write_IsAppliedAndTold(t *testing.T) {
 	}
 }
 
-// An asynchronous write with a key is applied once, whoever asks how and how often.
+// An asynchronous write with a key is applied once, however often and in whichever form it is sent.
 func TestAsync_WithAKey_IsAppliedOnce(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
@@ -75,7 +75,7 @@ func TestAsync_WithAKey_IsAppliedOnce(t *testing.T) {
 	}
 }
 
-// An id that no write has is 404.
+// An unknown id is 404.
 func TestAsync_UnknownID_404(t *testing.T) {
 	sys := shared(t)
 	for _, id := range []string{"0190f2c4-7c4e-8b1a-9c52-3f6d8b0a1e2d", "abc", "1", "%20"} {

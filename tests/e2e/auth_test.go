@@ -20,8 +20,8 @@ func credentialFile(t *testing.T) string {
 	return file
 }
 
-// With AUTH_FILE the database, crash and console routes ask for credentials, the
-// others do not, and users and rides work as before, but for what empties them.
+// With AUTH_FILE the database, crash and console routes require credentials, and the other routes do not. users and
+// rides work as before, except for the routes that clear their data.
 func TestAuth_WithCredentials_GuardsWhatTouchesTheDatabase(t *testing.T) {
 	sys := start(t, setup{env: []string{"AUTH_FILE=" + credentialFile(t)}})
 	guarded := []exchange{
@@ -74,10 +74,10 @@ func TestAuth_WithCredentials_GuardsWhatTouchesTheDatabase(t *testing.T) {
 	emptying(t, sys)
 }
 
-// openPaths are the orchestrator's that ask nobody for credentials.
+// openPaths are the orchestrator's paths that require no credentials.
 var openPaths = []string{"/api/v1/worker/list", "/api/v1/cluster", "/api/v1/scaling/decisions", "/livez", "/readyz", "/metrics"}
 
-// notOpen are calls of all other paths of the orchestrator.
+// notOpen returns calls of all other paths of the orchestrator.
 func (s *system) notOpen() []exchange {
 	var calls []exchange
 	for _, p := range s.surface("ann", "1")[s.Orchestrator] {
@@ -90,7 +90,7 @@ func (s *system) notOpen() []exchange {
 	return calls
 }
 
-// emptying checks that nothing is emptied without credentials, on any port.
+// emptying checks that nothing can be cleared without credentials, on any port.
 func emptying(t *testing.T, sys *system) {
 	t.Helper()
 	for _, x := range []exchange{

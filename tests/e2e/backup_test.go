@@ -78,7 +78,7 @@ func (s *system) dump(t *testing.T) string {
 	return s.Get(t, s.db("/db/backup?fmt=sql")).expect(t, http.StatusOK, anyBody).Body
 }
 
-// counts are the numbers of requests in a dump. The services write them at any time.
+// counts matches the numbers of requests in a dump. The services may write them at any time.
 var counts = regexp.MustCompile(`INSERT INTO "apicount" VALUES\([^)]*\);\n`)
 
 // openBackup opens a backup file with another driver than the product's.
@@ -128,7 +128,7 @@ func TestBackup_RandomTables_LoadIntoAFreshSystem(t *testing.T) {
 	for name, body := range map[string]string{"Text": text, "File": file.Body} {
 		t.Run(name, func(t *testing.T) {
 			to := start(t, setup{owned: true})
-			if name == "File" { // a file takes the place of empty tables.
+			if name == "File" { // a file can replace only empty tables.
 				to.Exec(t, "CREATE TABLE old(a)")
 			}
 			to.loads(t, body)
@@ -203,7 +203,7 @@ func TestBackup_EachForm(t *testing.T) {
 	}
 }
 
-// A load that fails leaves nothing, and says why.
+// A load that fails changes nothing, and says why.
 func TestLoad_Fails_LeavesNothing(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "a INTEGER PRIMARY KEY")
@@ -236,8 +236,8 @@ func TestLoad_Fails_LeavesNothing(t *testing.T) {
 	results("INSERT INTO "+table+" VALUES(5),(6); COMMIT;", `[{"last_insert_id":6,"rows_affected":2}]`)
 }
 
-// A client that stops reading its backup keeps its place, but neither writes nor other parts wait;
-// once it is gone, the place is free.
+// A client that stops reading its backup keeps its slot, but neither writes nor other parts wait for it. Once the
+// client is gone, the slot is free.
 func TestBackup_ClientStopsReading_OthersGoOn(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	table := sys.NewTable(t, "a")

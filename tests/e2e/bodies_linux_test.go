@@ -15,13 +15,13 @@ import (
 const (
 	// slowCopies is how often each slow request is sent at the same time.
 	slowCopies = 8
-	// stalledBodies are more than there is room for, by the memory of short requests.
+	// stalledBodies is more requests than the memory for short requests has room for.
 	stalledBodies = 300
 )
 
-// Bodies over the limit by one byte, of 100 MiB and without an end, and hundreds of requests that never come to their end: each is
-// refused as docs/API.md says, none reaches the queues or the database, the memory stays within its bound, and the requests
-// of others are answered all the time.
+// Bodies that are one byte over the limit, have 100 MiB or never end, and hundreds of requests that are never completed: each is
+// refused as docs/API.md says, none reaches the queues or the database, the memory stays within its bound, and other clients'
+// requests are answered all the time.
 func TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered(t *testing.T) {
 	sys := start(t, setup{owned: true, env: []string{"SCALE_PERIOD=1h", "CALL_TIMEOUT=15s"}, flags: []string{"--slaves", "1"}})
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
@@ -55,7 +55,7 @@ func TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered(t *testing.T) {
 		t.Errorf("the process took %d MiB, want at most %d more than the %d before", got, floodMemory, before)
 	}
 
-	t.Parallel() // the other tests do not wait for what is slow
+	t.Parallel() // so that other tests do not wait for the slow requests
 	slow.check(t)
 	sys.stall(t)
 	for range 3 {
@@ -69,7 +69,8 @@ func TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered(t *testing.T) {
 	sys.Get(t, sys.ridesURL()+"/count").expect(t, http.StatusOK, "[0]")
 }
 
-// inTime is Call for a request of somebody else, which must be answered well and in time whatever is going on.
+// inTime is Call for a request of another client, which must be answered with the wanted status and in time, whatever else
+// happens.
 func (s *system) inTime(t *testing.T, method, url, body string, status int) answer {
 	t.Helper()
 	began := time.Now()
@@ -80,13 +81,13 @@ func (s *system) inTime(t *testing.T, method, url, body string, status int) answ
 	return a
 }
 
-// slowCrowd is the slow requests that are on their way.
+// slowCrowd holds the slow requests in flight.
 type slowCrowd struct {
 	requests []*slowRequest
 	all      sync.WaitGroup
 }
 
-// sendSlow sends the slow requests of all places and returns when the services have those that have a head.
+// sendSlow sends the slow requests of all places. It returns once the services have received all complete heads.
 func (s *system) sendSlow(t *testing.T) *slowCrowd {
 	t.Helper()
 	c := &slowCrowd{}
@@ -116,7 +117,7 @@ func (s *system) sendSlow(t *testing.T) *slowCrowd {
 	return c
 }
 
-// stall sends the heads of so many requests that there is no room for more, until the end of the test.
+// stall sends the heads of so many requests that there is no room for more, and keeps these requests open until the test ends.
 func (s *system) stall(t *testing.T) {
 	t.Helper()
 	p := s.servicePlaces()[2]
@@ -139,7 +140,7 @@ func (s *system) stall(t *testing.T) {
 	})
 }
 
-// check waits for the end of the slow requests, which must be the one that docs/API.md tells.
+// check waits until all slow requests have ended. Each must end as docs/API.md says.
 func (c *slowCrowd) check(t *testing.T) {
 	t.Helper()
 	c.all.Wait()

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// Users and rides keep their rules while workers die: clients that repeat their
-// calls with the same key until the answer is final create each user and each
-// ride once, and share out no seat twice.
+// Users and rides keep their rules while workers die. Clients repeat their calls with the same key until the answer is
+// final: each user and each ride is created once, and no seat is given twice.
 func TestFaults_BookingWhileWorkersCrash_EachUserRideAndSeatOnce(t *testing.T) {
 	sys := start(t, setup{flags: []string{"--slaves", "2"}, env: []string{"CALL_TIMEOUT=3s"}})
 	const guests, seats = 80, 25
@@ -80,7 +79,7 @@ func (s *system) book(key, method, url, body string, want ...int) (answer, error
 	return a, err
 }
 
-// mostCrashes is less than STARTS_PER_MINUTE allows: further workers would be held back for up to a minute.
+// mostCrashes is below STARTS_PER_MINUTE: otherwise starts would be held back for up to a minute.
 const mostCrashes = 90
 
 // keepCrashing kills a random worker each time the system is whole again, mostCrashes at most, until

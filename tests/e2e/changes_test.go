@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A commit arrives with the position and the cluster id of its write. A consumer that resumes gets what it missed, and a
-// position that does not exist is 410.
+// A commit arrives with the position and the cluster id of its write. A consumer that resumes gets the commits that it
+// missed. A position that does not exist is 410.
 func TestChanges_ArriveAndResume(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "a INTEGER PRIMARY KEY, b TEXT")

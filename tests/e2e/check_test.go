@@ -36,7 +36,7 @@ func (s *system) awaitChecked(t *testing.T) string {
 	return stdout
 }
 
-// alter runs a statement on a worker's replica behind its back.
+// alter runs a statement directly on a worker's replica file, without the worker.
 func (s *system) alter(t *testing.T, container, statement string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.dataDir(), "workers", container, "*.db"))
@@ -54,7 +54,7 @@ func alterFile(t *testing.T, path, statement string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = db.Close() }() // Exec tells.
+	defer func() { _ = db.Close() }() // Exec returns the errors that matter.
 	result, err := db.ExecContext(t.Context(), statement)
 	if err != nil {
 		t.Fatal(err)
@@ -76,9 +76,8 @@ func (s *system) containerOf(t *testing.T, role string) string {
 	return ""
 }
 
-// A row that is altered by hand in one replica, a slave's or the master's, is found by `check`,
-// which names table and worker and exits 1. The worker repairs itself, nothing is
-// lost, and soon `check` is content again.
+// A row that is altered by hand in one replica, a slave's or the master's, is found by `check`, which names table and
+// worker and exits 1. The worker repairs itself, nothing is lost, and soon `check` finds nothing wrong again.
 func TestCheck_AlteredRow_IsFoundAndRepaired(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	sys.PutUser(t, "ann")
@@ -108,7 +107,7 @@ func TestCheck_AlteredRow_IsFoundAndRepaired(t *testing.T) {
 	sys.awaitChecked(t)
 }
 
-// checkReport checks that the report in file names container and its table, and nobody else.
+// checkReport checks that the report in file names container and its table, and no other worker.
 func checkReport(t *testing.T, file, container string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -140,7 +139,7 @@ func checkReport(t *testing.T, file, container string) {
 	}
 }
 
-// An entry that is gone from the middle of persdb's log is named.
+// `check` names an entry that is missing in the middle of persdb's log.
 func TestCheck_MissingEntry_IsNamed(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	for _, name := range []string{"ann", "bob", "eve"} {
@@ -151,7 +150,7 @@ func TestCheck_MissingEntry_IsNamed(t *testing.T) {
 	sys.check(t, nil).expect(t, 1, "log_dense (entry 2 is missing)")
 }
 
-// Every invariant has its line, also while others write all the time and after a crash.
+// `check` prints a line for every invariant, even while other clients write all the time and after a crash.
 func TestCheck_SoundSystem_SaysSo(t *testing.T) {
 	sys := start(t, setup{flags: []string{"--slaves", "2"}})
 	sys.awaitSlaves(t, 2)
@@ -194,7 +193,7 @@ func TestCheck_SoundSystem_SaysSo(t *testing.T) {
 	}
 }
 
-// With AUTH_FILE the check needs credentials, and takes them from there.
+// With AUTH_FILE the check needs credentials, and takes them from that file.
 func TestCheck_WithCredentials_SendsThem(t *testing.T) {
 	file := "AUTH_FILE=" + credentialFile(t)
 	sys := start(t, setup{env: []string{file}})
@@ -202,7 +201,7 @@ func TestCheck_WithCredentials_SendsThem(t *testing.T) {
 	sys.check(t, []string{file}).expect(t, 0, "")
 }
 
-// Wrong usage and a system that is not there are told apart.
+// Wrong usage and an unreachable system have different exit codes.
 func TestCheck_NobodyThere_ExitCodes(t *testing.T) {
 	runBinary(t, nil, "check", "--orchestrator", "nonsense").expect(t, 2, "--orchestrator")
 	runBinary(t, nil, "check", "--persdb", "nonsense").expect(t, 2, "--persdb")

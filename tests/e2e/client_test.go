@@ -15,15 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// answer is what came back for one request.
+// answer is the answer to one request.
 type answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Try sends one request; headers are names and values by turns. An error means
-// that there was no answer.
+// Try sends one request; headers are alternating names and values. An error means that there was no answer.
 func (s *system) Try(ctx context.Context, method, url, body string, headers ...string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -70,11 +69,10 @@ func (s *system) Post(t *testing.T, url, body string, headers ...string) answer 
 	return s.Call(t, http.MethodPost, url, body, headers...)
 }
 
-// anyBody is the body of an exchange whose answer has one that is not compared.
+// anyBody is the body of an exchange whose answer has a body that is not compared.
 const anyBody = "(any)"
 
-// check returns what is wrong with a: `{}` and no body at all are compared to the
-// letter, any other want as JSON.
+// check returns what is wrong with a. It compares `{}` and an empty body exactly, and any other want as JSON.
 func (a answer) check(status int, want string) error {
 	if a.Status != status {
 		return fmt.Errorf("got %d %.300q, want %d %.300q", a.Status, a.Body, status, want)
@@ -159,7 +157,7 @@ type exchange struct {
 	method  string
 	url     string
 	body    string
-	headers []string // names and values by turns
+	headers []string // alternating names and values
 	status  int
 	answer  string // "" for no body at all, anyBody for any
 }

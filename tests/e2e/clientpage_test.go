@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// The blocks of docs/CLIENTS.md run as they stand there, but for the address of the system, and twice.
+// The blocks of docs/CLIENTS.md run unchanged, except for the address of the system, and can be run twice.
 func TestClients_BlocksOfThePage_Run(t *testing.T) {
 	sys := shared(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "CLIENTS.md"))
@@ -18,7 +18,7 @@ func TestClients_BlocksOfThePage_Run(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sys.Exec(t, "DROP TABLE IF EXISTS notes") })
-	// What `go run` would download first would be part of its output.
+	// Without this, the downloads of `go run` would be part of its output.
 	if code, out := runClient(t, "", nil, "go", "-C", clientsDir, "mod", "download"); code != 0 {
 		t.Fatalf("download the clients' modules: %s", out)
 	}

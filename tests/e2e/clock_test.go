@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Only rides still to come are listed, by the service's own clock read in its own
-// time zone. At 18:30 UTC it is midnight in India, five and a half hours ahead:
-// the same rides are past there and to come in UTC.
+// Only future rides are listed, by the service's own clock in its own time zone. At 18:30 UTC it is midnight in India,
+// five and a half hours ahead: the same rides are past there and in the future in UTC.
 func TestRides_List_HasOnlyRidesToComeByClockAndZone(t *testing.T) {
 	for zone, want := range map[string][]string{
 		"Asia/Kolkata": {"01-02-2030:00-10-00", "02-02-2030:00-00-00", "01-01-2031:00-00-00"},

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/testkit/sqlgen"
 )
 
-// levels are the reads of a comparison: at a slave as soon as it has the last write, at a slave, and at the master.
+// levels are the levels of the reads in a comparison: at a slave once it has the last write, at a slave, and at the master.
 var levels = []string{"none", "weak", "linearizable"}
 
 // same compares reads at all levels with plain SQLite.
@@ -102,7 +102,7 @@ const corpusSeedEnv = "RIDESHARE_CORPUS_SEED"
 // corpusOperations is how many generated operations a run has.
 const corpusOperations = 400
 
-// Generated operations give what plain SQLite gives, each replica has its rows at each level, and the replicas are equal at the end.
+// Generated operations give what plain SQLite gives, reads at each level see its rows, and the replicas are equal at the end.
 func TestCorpus_GeneratedStatements_LikePlainSQLite(t *testing.T) {
 	sys, p := start(t, setup{owned: true}), openPlain(t)
 	seed := uint64(time.Now().UnixNano())

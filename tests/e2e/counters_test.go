@@ -61,8 +61,8 @@ func TestCounters_EachRequest_CountsOnceWhereItShould(t *testing.T) {
 	}
 }
 
-// _count and the older paths through the gateway tell and reset the same number;
-// a reset touches neither the other counter nor any user or ride.
+// _count and the older paths through the gateway read and reset the same number. A reset changes neither the other
+// counter nor any user or ride.
 func TestCounters_Reset_StartsAtZero(t *testing.T) {
 	sys := start(t, setup{})
 	sys.PutUser(t, "ann")

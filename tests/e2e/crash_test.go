@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// crash/slave kills the slave with the highest pid and crash/master the master;
-// each answers the pid, and the workers are as many as before soon.
+// crash/slave kills the slave with the highest pid and crash/master the master; each answers the pid, and soon there are as
+// many workers as before.
 func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 	sys := start(t, setup{flags: []string{"--slaves", "2"}})
 	sys.awaitSlaves(t, 2)
@@ -21,7 +21,7 @@ func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 		before, workers := sys.Cluster(t), sys.Workers(t)
 		want := before.pids(role)
 		pid := sys.Crash(t, role)
-		eventually(t, againLimit, func() error { // also a write, with anybody's death
+		eventually(t, againLimit, func() error { // a write too may be refused after any worker's death
 			a, err := sys.Try(t.Context(), "DELETE", sys.userURL("nobody at all"), "")
 			return errors.Join(err, a.check(http.StatusBadRequest, anyBody))
 		})
@@ -50,8 +50,8 @@ func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 	sys.PutUser(t, "bob")
 }
 
-// Slaves that die faster than workers may be started are replaced one by one, each some seconds later and not after a minute.
-// The cluster's state, the metric and the log say so.
+// Slaves that die faster than workers may be started are replaced one by one, each after some seconds and not after a minute.
+// The cluster's state, the metric and the log show the delay.
 func TestCrash_FasterThanStartsAreAllowed_ReplacedOneByOne(t *testing.T) {
 	sys := start(t, setup{owned: true, env: []string{"STARTS_PER_MINUTE=6"}})
 	eventually(t, againLimit, func() error {
@@ -78,8 +78,8 @@ func TestCrash_FasterThanStartsAreAllowed_ReplacedOneByOne(t *testing.T) {
 	}
 }
 
-// With nobody to kill the answer is 400 and `{}`: the second crash in a row finds
-// either a worker that has come meanwhile or nobody.
+// Without a worker to kill the answer is 400 and `{}`. The second of two crashes finds either a worker that was started in
+// between, or none.
 func TestCrash_InARow_AnswersAPidOrNone(t *testing.T) {
 	sys := start(t, setup{})
 	for _, role := range []string{"slave", "master"} {
@@ -102,8 +102,8 @@ func TestCrash_InARow_AnswersAPidOrNone(t *testing.T) {
 	sys.PutUser(t, "ann")
 }
 
-// While workers die, nothing hangs and nothing is a 500: calls are answered, or
-// refused with 503 and Retry-After or with 504, until the system is whole again.
+// While workers die, no call hangs and none gets 500: calls are answered, or refused with 503 and Retry-After or with 504,
+// until the system is whole again.
 func TestCrash_WhileCalled_AnswersAreOnlyTheAgreedOnes(t *testing.T) {
 	sys := start(t, setup{})
 	sys.PutUser(t, "ann")

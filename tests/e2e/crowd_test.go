@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// promptly is what point reads and writes of others take at most while somebody crowds the system, whose requests last
-// 30 s. On one core that has other work the longest took a fifth of a second.
+// promptly bounds point reads and writes of other clients while one client sends many requests that last 30 s. On one
+// busy core the longest took a fifth of a second.
 const promptly = 20 * time.Second
 
-// Reads that never end, reads that only the master serves, and reads that wait for a position that never
-// comes: however many of each one client sends, the point reads and the writes of others are answered.
+// However many endless reads, reads that only the master serves, and reads that wait for a position that is never
+// reached one client sends: point reads and writes of other clients are answered.
 func TestCrowd_ReadsThatNeverEnd_OthersAreAnswered(t *testing.T) {
 	endless := "q=" + url.QueryEscape("WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM x) SELECT count(*) FROM x") + "&timeout=30s"
 	for name, c := range map[string]struct {
@@ -70,8 +70,8 @@ func TestCrowd_ReadsThatNeverEnd_OthersAreAnswered(t *testing.T) {
 	}
 }
 
-// Writers that keep the master busy with statements that never end: a write of another client, with the
-// deadline writes have when the client names none, is not kept at the broker behind theirs.
+// Some writers keep the master busy with endless statements. A write of another client, with the default deadline, does
+// not wait at the broker behind theirs.
 func TestCrowd_WritesThatNeverEnd_OthersAreAnswered(t *testing.T) {
 	sys := start(t, setup{flags: []string{"--slaves", "1"}, env: []string{"SCALE_MAX=1", "CALL_TIMEOUT=10s"}})
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")

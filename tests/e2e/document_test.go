@@ -18,8 +18,8 @@ import (
 	"rideshare/users/usersapi"
 )
 
-// exchanges compares all requests and answers of the tests with the OpenAPI documents. The run fails at its end if one is
-// not as they say.
+// exchanges compares all requests and answers of the tests with the OpenAPI documents. The run fails at its end if the
+// documents do not allow one of them.
 var exchanges doctest.Recorder
 
 // The services that have a document.

@@ -18,7 +18,7 @@ type eventStream struct {
 	body   interface{ Close() error }
 }
 
-// openEvents asks for the events after the one with lastID, or for those to come.
+// openEvents requests the events after the event lastID, or only new events if lastID is empty.
 func (s *system) openEvents(t *testing.T, lastID string) *eventStream {
 	t.Helper()
 	return s.openStream(t, "/api/v1/events", lastID)
@@ -47,7 +47,7 @@ func (s *system) openStream(t *testing.T, path, lastID string) *eventStream {
 	return stream
 }
 
-// await reads events until one is as wanted.
+// await reads events until wanted returns true for one of them, and returns it.
 func (e *eventStream) await(t *testing.T, wanted func(event) bool) event {
 	t.Helper()
 	var next event

@@ -86,8 +86,8 @@ func (e *effects) untilFinal(name string) (answer, error) {
 	})
 }
 
-// untilFinal calls send until its answer is neither "not now" nor "not known" nor
-// "still running", as a client with an Idempotency-Key does.
+// untilFinal calls send until its answer says neither "refused for now" nor "outcome unknown" nor "still running", as a
+// client with an Idempotency-Key does.
 func untilFinal(send func(context.Context) (answer, error)) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*againLimit)
 	defer cancel()
@@ -109,8 +109,7 @@ func untilFinal(send func(context.Context) (answer, error)) (answer, error) {
 	}
 }
 
-// SIGKILL of the whole system under load loses no acknowledged write, and ride
-// ids go on where they were.
+// SIGKILL of the whole system under load loses no acknowledged write, and ride ids continue where they were.
 func TestFaults_SystemKilledUnderLoad_NoAckedWriteLost(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	sys.PutUser(t, "ann")
@@ -134,8 +133,8 @@ func TestFaults_SystemKilledUnderLoad_NoAckedWriteLost(t *testing.T) {
 	sys.checkStore(t)
 }
 
-// SIGTERM under load: what is in hand is finished, the exit is 0 within 10 s, and
-// nothing acknowledged is lost.
+// After SIGTERM under load, pending requests are completed, the process exits with 0 within 10 s, and nothing
+// acknowledged is lost.
 func TestFaults_SystemStoppedUnderLoad_EndsCleanly(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	e := newEffects(t, sys)
@@ -148,7 +147,7 @@ func TestFaults_SystemStoppedUnderLoad_EndsCleanly(t *testing.T) {
 	e.verify(t)
 }
 
-// A second signal ends the process at once, and the data are whole afterwards.
+// A second signal ends the process immediately, and the data is intact afterwards.
 func TestFaults_SecondSignal_EndsAtOnce(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	e := newEffects(t, sys)
@@ -172,7 +171,7 @@ func TestFaults_SecondSignal_EndsAtOnce(t *testing.T) {
 	e.verify(t)
 }
 
-// Users, rides, seats and the workers' number are there after a graceful restart.
+// Users, rides, seats and the number of workers survive a graceful restart.
 func TestFaults_Restart_KeepsEverything(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	sys.PutUser(t, "ann")

@@ -38,7 +38,7 @@ func (p place) head(framing string) string {
 	return p.method + " " + p.path + " HTTP/1.1\r\nHost: localhost\r\n" + framing
 }
 
-// servicePlaces are those of gateway, users and rides.
+// servicePlaces returns the calls with a body of gateway, users and rides.
 func (s *system) servicePlaces() []place {
 	return []place{
 		{"GatewayUsers", s.Gateway, "PUT", "/api/v1/users", 1 << 20},
@@ -48,7 +48,7 @@ func (s *system) servicePlaces() []place {
 	}
 }
 
-// orchestratorPlaces are those of the orchestrator.
+// orchestratorPlaces returns the calls with a body of the orchestrator.
 func (s *system) orchestratorPlaces() []place {
 	return []place{
 		{"Write", s.Orchestrator, "POST", "/api/v1/db/write", 1 << 20},
@@ -63,7 +63,7 @@ const endless = -1
 // block is what bodies consist of. It is no JSON.
 var block = bytes.Repeat([]byte("x"), 64<<10)
 
-// rawRequest is a request that no client library sends: a head, which may be a part of one, and what follows it.
+// rawRequest is a request that no client library sends: a head, which may be incomplete, and the bytes after it.
 type rawRequest struct {
 	name, base, head string
 	length           int  // of what follows, in bytes
@@ -71,7 +71,7 @@ type rawRequest struct {
 	chunked          bool // whether it comes in chunks
 }
 
-// rawAnswer is how it ended. Status 0 is a connection that was closed without an answer.
+// rawAnswer is how a rawRequest ended. Status 0 means that the connection was closed without an answer.
 type rawAnswer struct {
 	answer
 	took time.Duration
@@ -107,7 +107,8 @@ func (r rawRequest) send() (rawAnswer, error) {
 	return rawAnswer{answer{resp.StatusCode, resp.Header, string(text)}, took}, err
 }
 
-// sendRest sends what follows the head as long as the connection takes it: that it does not is a refusal, which the answer tells.
+// sendRest sends the bytes after the head as long as the connection accepts them. If it does not, the request was refused, and the answer
+// shows that.
 func (r rawRequest) sendRest(conn io.Writer) {
 	body := conn
 	if r.chunked {
@@ -116,7 +117,7 @@ func (r rawRequest) sendRest(conn io.Writer) {
 	for left := r.length; left != 0; {
 		piece := block
 		if r.dribbles {
-			time.Sleep(headTime / 10) // this is what makes it slow, and no wait for anything
+			time.Sleep(headTime / 10) // this makes the request slow; it does not wait for anything
 			piece = block[:1]
 		}
 		if left != endless {
@@ -132,7 +133,7 @@ func (r rawRequest) sendRest(conn io.Writer) {
 	}
 }
 
-// flood is the requests with bodies around and over the limit of a place, and how each is answered where there is room for it.
+// flood returns requests with bodies around and over the limit of a place, by the status of their answers if there is room for the body.
 func (p place) flood() map[int][]rawRequest {
 	all := map[int][]rawRequest{}
 	add := func(status int, name string, length int, chunked bool) {
@@ -151,8 +152,8 @@ func (p place) flood() map[int][]rawRequest {
 	return all
 }
 
-// checkFlood sends the flood of each place: each request by itself, then copies of all at the same time, when one may also find no
-// room. In all this time it calls others.
+// checkFlood sends the flood of each place: first each request alone, then copies of all at the same time, when there may also be no room
+// for a request. During that time it calls others.
 func checkFlood(t *testing.T, places []place, others func()) {
 	t.Helper()
 	for _, copies := range []int{1, floodCopies} {
@@ -193,7 +194,7 @@ func checkFlood(t *testing.T, places []place, others func()) {
 	}
 }
 
-// slowRequest is a request that does not come to its end.
+// slowRequest is a request that is never completed.
 type slowRequest struct {
 	rawRequest
 	status int           // of the answer; 0 for none
@@ -202,7 +203,7 @@ type slowRequest struct {
 	err    error
 }
 
-// slow are the requests of a place that stop, or dribble, in the head or in the body.
+// slow returns requests of a place that stop, or send single bytes slowly, in the head or in the body.
 func (p place) slow() []*slowRequest {
 	all := []*slowRequest{
 		{rawRequest: rawRequest{name: "StopsInTheHead", head: p.head("Accept: */*\r\n")}, after: headTime},

@@ -10,20 +10,19 @@ import (
 	"testing"
 )
 
-// A given system is one that runs already, whoever started it. RIDESHARE_E2E_READY
-// names a file like the ready file of `up` that says where it is. All tests share
-// it: those that want a system of their own get it emptied. Those that need other
-// settings, or that end the system or read its files (setup.owned), are left out,
-// and named at the end of the run.
+// A given system is a system that already runs. RIDESHARE_E2E_READY names a file in the form of the ready file of `up`,
+// with its addresses. All tests share that system: tests that want a system of their own get it with an empty database.
+// Tests that need other settings, or that end the system or read its files (setup.owned), are left out, and named at
+// the end of the run.
 const givenEnv = "RIDESHARE_E2E_READY"
 
-// left are the tests that did not run because the system is given.
+// left has the tests that did not run because the system is given.
 var left struct {
 	mu    sync.Mutex // guards names
 	names []string
 }
 
-// given returns the system that runs already, nil if there is none.
+// given returns the given system, or nil.
 var given = sync.OnceValues(func() (*system, error) {
 	file := os.Getenv(givenEnv)
 	if file == "" {
@@ -41,8 +40,8 @@ var given = sync.OnceValues(func() (*system, error) {
 	return sys, nil
 })
 
-// onGiven returns the given system for a test that wants one as s says: emptied,
-// its counters at zero, whole. It is nil when there is none.
+// onGiven returns the given system for a test that wants a system as s says: with an empty database, counters at zero,
+// and all workers serving. It returns nil if there is none.
 func onGiven(t *testing.T, s setup) *system {
 	t.Helper()
 	sys, err := given()
@@ -72,7 +71,7 @@ func leaveOut(t *testing.T) {
 	t.Skip("LEFT OUT: it needs a system of its own, and the one of " + givenEnv + " is given")
 }
 
-// tellLeftOut names the tests that were left out.
+// tellLeftOut prints the names of the tests that were left out.
 func tellLeftOut() {
 	left.mu.Lock()
 	defer left.mu.Unlock()

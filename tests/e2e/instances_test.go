@@ -13,7 +13,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// startTwo starts a system with two instances of persdb on one log. It returns how to start each of them.
+// startTwo starts a system with two instances of persdb on one log. It also returns a function that starts one of them
+// again.
 func startTwo(t *testing.T, place *pgtest.Place) (p *parts, addresses map[string]string, start func(name string)) {
 	t.Helper()
 	p = newParts(t)
@@ -36,7 +37,7 @@ func startTwo(t *testing.T, place *pgtest.Place) (p *parts, addresses map[string
 	return p, addresses, start
 }
 
-// waitReady waits until an instance is ready, and says what.
+// waitReady waits until the readiness of an instance contains what.
 func waitReady(t *testing.T, address, what string) {
 	t.Helper()
 	testenv.Eventually(t, startLimit, func() error {
@@ -48,7 +49,7 @@ func waitReady(t *testing.T, address, what string) {
 	})
 }
 
-// activeOf returns the instance that is the active one. On a busy machine that may be another one than expected.
+// activeOf returns the active instance, which on a busy machine may be another one than expected.
 func activeOf(t *testing.T, addresses map[string]string) (active string) {
 	t.Helper()
 	testenv.Eventually(t, startLimit, func() error {
@@ -76,7 +77,7 @@ func (p *parts) wantCounted(t *testing.T, n int) {
 	})
 }
 
-// load sends writes from several callers at once, and returns a function that waits until all are acknowledged.
+// load sends writes from several callers concurrently, and returns a function that waits until all are acknowledged.
 func (p *parts) load(t *testing.T, from, callers, each int) (acknowledged func()) {
 	t.Helper()
 	done := make(chan error, 1)

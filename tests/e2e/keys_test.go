@@ -46,8 +46,8 @@ func (s *system) keyed(t *testing.T) map[string][2]exchange {
 	}
 }
 
-// The same key with the same body is applied once and gets the first answer
-// again, headers that matter included; with another body it is 422.
+// The same key with the same body is applied once and gets the first answer again, including its important headers.
+// With another body it is 422.
 func TestKeys_SameKeyAgain_SameAnswerOneEffect(t *testing.T) {
 	sys := shared(t)
 	for name, pair := range sys.keyed(t) {
@@ -94,8 +94,7 @@ func TestKeys_Malformed_Refused(t *testing.T) {
 	}
 }
 
-// One client's key is good for one call: the same key on another service or path
-// is another operation.
+// A key belongs to one call: the same key on another service or path identifies another operation.
 func TestKeys_SameKeyOnOtherCalls_AreOtherOperations(t *testing.T) {
 	sys := shared(t)
 	key := newName("shared-key")
@@ -108,8 +107,7 @@ func TestKeys_SameKeyOnOtherCalls_AreOtherOperations(t *testing.T) {
 	}
 }
 
-// A refused write is remembered as well: the same key gets the refusal again even
-// when the reason is gone.
+// A refused write is remembered too: the same key gets the refusal again, even after the reason is gone.
 func TestKeys_RefusedWrite_StaysRefused(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")

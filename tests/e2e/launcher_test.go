@@ -16,7 +16,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// parts is a system whose parts are processes of their own, as in containers: persdb, launcher, orchestrator.
+// parts is a system whose parts run as separate processes, as in containers: persdb, launcher, orchestrator.
 type parts struct {
 	dir, id, orchestrator, persdb string
 	stack                         []string // settings of launcher and orchestrator
@@ -76,7 +76,7 @@ func (p *parts) startOrchestrator(t *testing.T) {
 		"--launcher-token-file", p.path("token"), "--data", p.path("orchestrator"))...)
 }
 
-// kill ends a part as hard as can be.
+// kill ends a part with SIGKILL.
 func (p *parts) kill(t *testing.T, name string) {
 	t.Helper()
 	if err := p.processes[name].signal(syscall.SIGKILL); err != nil {
@@ -145,7 +145,7 @@ func (p *parts) ready(t *testing.T) []int {
 	return pids
 }
 
-// wantSettings checks that the orchestrator tells the settings of every other part.
+// wantSettings checks that the orchestrator returns the settings of every other part.
 func (p *parts) wantSettings(t *testing.T) {
 	t.Helper()
 	resp, err := http.Get("http://" + p.orchestrator + "/api/v1/settings")
@@ -169,8 +169,8 @@ func (p *parts) wantSettings(t *testing.T) {
 	}
 }
 
-// Workers are the launcher's: they outlive the orchestrator, whether that is told to end or killed, and the next one
-// takes them as they are. They end with the launcher, and a new one gets new ones.
+// Workers belong to the launcher: they outlive the orchestrator, whether it is terminated or killed, and the next
+// orchestrator adopts them. They end with the launcher, and a new launcher starts new workers.
 func TestLauncher_WorkersOutliveTheOrchestrator(t *testing.T) {
 	t.Parallel()
 	p := startParts(t)

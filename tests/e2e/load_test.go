@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// loadReport is what this test reads of `load --json`.
+// loadReport has the fields of `load --json` that this test reads.
 type loadReport struct {
 	Load struct {
 		All struct {
@@ -37,8 +37,8 @@ const (
 	loadSlaves   = 3
 )
 
-// Load comes, slaves come; load goes, slaves go; no request fails on the way, everything that
-// was acknowledged is there, and each decision follows from the reads that it counted.
+// Slaves are added under load and removed after it. No request fails, everything acknowledged is there, and each
+// scaling decision follows from the reads that it counted.
 //
 // RIDESHARE_LOAD_READY_FILE names the ready file of a running system to do this on, with a
 // SCALE_PERIOD of 5s, 20 reads for each slave and at most 3 slaves.
@@ -79,7 +79,7 @@ func TestLoad_SlavesComeAndGo_NothingFails(t *testing.T) {
 func runLoad(t *testing.T, readyFile, phases string) loadReport {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "load.json")
-	// No new users: hashing passwords is slow by intention, and slower where others work too.
+	// No new users: hashing passwords is slow by design, and slower on a busy machine.
 	cmd := exec.CommandContext(t.Context(), suite.binary, "load", "--ready-file", readyFile, "--phases", phases,
 		"--mix", "create-ride=10,join=10,listing=20,ride=25,db-read=25,db-write=10", "--pool-users", "5", "--max-failed", "0", "--json", file)
 	out, err := cmd.CombinedOutput()

@@ -1,15 +1,13 @@
-// Package e2e tests the delivered system from outside: a real process of the
-// binary, spoken to over HTTP and by signals, its files read once it has ended.
+// Package e2e tests the delivered system from outside: it runs the binary as a process, uses HTTP and signals, and
+// reads its files after it has ended.
 //
-// The set runs against `rideshare up` as a newcomer starts it. The same tests run
-// against another bus, coordinator or launcher with
+// The tests run against `rideshare up` with its defaults. They run against another bus, coordinator or launcher with
 //
 //	RIDESHARE_E2E_FLAGS="--bus amqp://... --coordinator zk://.../{id} --launcher process" go test ./tests/e2e
 //
-// where {id} becomes a name of its own for each system; and against a system that runs
-// already with RIDESHARE_E2E_READY, see givenEnv. RIDESHARE_E2E_BINARY names
-// a binary to test instead of building one, such as one made with -race. Every write
-// is an fsync: on a machine with a slow disk, TMPDIR on a memory file system helps.
+// where {id} is replaced by a different name for each system, and against a system that already runs with
+// RIDESHARE_E2E_READY, see givenEnv. RIDESHARE_E2E_BINARY names a binary to test instead of a newly built one, such as
+// one built with -race. Every write is an fsync: if the disk is slow, set TMPDIR to a memory file system.
 package e2e
 
 import (
@@ -23,8 +21,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// suite is what all tests of a run have in common. TestMain fills it before the
-// first test; only the shared system comes later, once.
+// suite is what all tests of a run share. TestMain fills it before the first test, except for the shared system, which
+// is started once, when it is first needed.
 var suite struct {
 	dir    string // removed at the end
 	binary string
@@ -83,9 +81,9 @@ func runSuite(m *testing.M) int {
 // noteSources ties the cached result of a run to the sources of the binary, once.
 var noteSources = sync.OnceValue(func() error { return testenv.NoteSources(filepath.Join("..", "..")) })
 
-// shared returns the system of the tests that need none of their own: they use
-// names and areas that no other test uses, never clear the database and never
-// crash a worker. Its number of slaves does not follow the load.
+// shared returns the system of the tests that need no system of their own. These tests use names and areas that no
+// other test uses, never clear the database and never crash a worker. The system's number of slaves does not follow the
+// load.
 func shared(t *testing.T) *system {
 	t.Helper()
 	if sys, err := given(); err != nil || sys != nil {

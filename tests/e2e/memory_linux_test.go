@@ -39,7 +39,7 @@ func startPersdb(t *testing.T) (pid int, c *client.Client) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended by itself.
-		_ = cmd.Wait()         // it says that it was killed.
+		_ = cmd.Wait()         // the error says that it was killed.
 	})
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var line struct{ Msg, Addr string }
@@ -76,7 +76,8 @@ func peak(t *testing.T, pid int) int {
 	return kib >> 10
 }
 
-// The largest legal writes, each fetched by three slaves at once, fit into the memory that persdb has in its container.
+// The largest allowed writes, each fetched by three slaves concurrently, fit into the memory that persdb has in its
+// container.
 func TestPersdb_LargestWrites_FitItsMemory(t *testing.T) {
 	pid, c := startPersdb(t)
 	epoch := storetest.Claim(t, c)

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// hostileNames are legal user names that break what quotes, splits, cleans or
-// decodes where it should not.
+// hostileNames returns legal user names that break code which wrongly quotes, splits, cleans or decodes names.
 func hostileNames() []string {
 	return []string{
 		`o'brien`, `"quoted"`, `back\slash`, `\`, `\\n`, "line\nbreak", "carriage\r\nreturn", "tab\there",

@@ -68,7 +68,7 @@ func (s *system) AwaitService(t *testing.T) {
 	})
 }
 
-// A started system is alive and ready on every service and shows its figures.
+// A started system is alive and ready on every service, and serves its metrics.
 func TestOperations_StartedSystem_IsReady(t *testing.T) {
 	sys := shared(t)
 	for _, base := range []string{sys.Users, sys.Rides, sys.Orchestrator} {
@@ -85,8 +85,8 @@ func TestOperations_StartedSystem_IsReady(t *testing.T) {
 	}
 }
 
-// worker/list has the pids of the master and the slaves, and cluster says who is
-// who: one master and as many slaves as wanted.
+// worker/list has the pids of the master and the slaves, and cluster has their roles: one master and as many slaves as
+// wanted.
 func TestOperations_WorkersAndCluster_Agree(t *testing.T) {
 	sys := shared(t)
 	pids, c := sys.Workers(t), sys.Cluster(t)
@@ -155,7 +155,7 @@ func TestOperations_Slaves_AreRememberedOverARestart(t *testing.T) {
 	sys.awaitSlaves(t, 3)
 }
 
-// Events tells of a crash as it happens, and goes on after the last one seen.
+// The stream of events reports a crash when it happens, and resumes after the last event seen.
 func TestOperations_Events_TellOfACrash(t *testing.T) {
 	sys := start(t, setup{})
 	stream := sys.openEvents(t, "")
@@ -171,7 +171,7 @@ func TestOperations_Events_TellOfACrash(t *testing.T) {
 	resumed.close()
 }
 
-// A client that resumes after a restart learns that it has missed events, whatever the numbers are by then.
+// A client that resumes after a restart learns that it has missed events, whatever the event numbers are by then.
 func TestOperations_Events_OverARestart_Reset(t *testing.T) {
 	sys := start(t, setup{flags: []string{"--slaves", "2"}})
 	stream := sys.openEvents(t, "")

@@ -19,7 +19,7 @@ import (
 	"rideshare/internal/testkit/sqlgen"
 )
 
-// plain is SQLite without any code of this system in between. Its answers are right by definition.
+// plain is SQLite without any code of this system. Its answers are right by definition.
 type plain struct{ conn *sqlite.Conn }
 
 // openPlain returns a database in memory with the application's tables and the settings of persdb.
@@ -43,9 +43,9 @@ func openPlain(t *testing.T) plain {
 
 // plainResult is what one statement gave.
 type plainResult struct {
-	columns []string // "" for the first of several with the same name: the library does not tell it
+	columns []string // "" for the first of several with the same name, which the library does not return
 	rows    [][]any  // nil, int64, float64, string, []byte
-	// affected and lastID are -1 if the statement's answer cannot be foretold from outside SQLite.
+	// affected and lastID are -1 if they cannot be predicted from outside SQLite.
 	affected, lastID int64
 	err              error
 }
@@ -79,7 +79,7 @@ func (p plain) run(statements []sqlgen.Statement, atomic bool, refused func(i in
 	return results
 }
 
-// undo ends the transaction, unless the statement has ended it.
+// undo rolls the transaction back, unless the statement has ended it.
 func (p plain) undo() {
 	if !p.conn.AutocommitEnabled() {
 		p.control("ROLLBACK")
@@ -156,7 +156,7 @@ func bindPlain(stmt *sqlite.Stmt, in *sqlgen.Statement) {
 	}
 }
 
-// plainValue is a value of the present row.
+// plainValue returns a value of the current row.
 func plainValue(stmt *sqlite.Stmt, i int) any {
 	switch stmt.ColumnType(i) {
 	case sqlite.TypeInteger:
@@ -173,7 +173,7 @@ func plainValue(stmt *sqlite.Stmt, i int) any {
 	return nil
 }
 
-// asBody is the statements as a body of the SQL form.
+// asBody returns the statements as a body of the SQL form.
 func asBody(statements []sqlgen.Statement) string {
 	body := make([]any, len(statements))
 	for i := range statements {
@@ -194,7 +194,8 @@ func asBody(statements []sqlgen.Statement) string {
 	return toJSON(body)
 }
 
-// parameter is a value as a parameter of the SQL form: a float has a point or an exponent, a blob is an array of bytes.
+// parameter returns a value as a parameter of the SQL form: a float has a point or an exponent, a blob is an array of
+// bytes.
 func parameter(v dbaas.Value) any {
 	switch v.Kind {
 	case dbaas.KindInteger:
@@ -246,8 +247,8 @@ func differs(want *plainResult, got *statementResult, values bool) string {
 	return ""
 }
 
-// sameValue reports whether a value in an answer is the one that SQLite has. An integer has its own digits, a float is any
-// number that reads back as it, a blob is base64.
+// sameValue reports whether a value in an answer is the value that SQLite has. An integer must have the same digits, a
+// float may be any number that reads back as the same float, and a blob is base64.
 func sameValue(want any, got json.RawMessage) bool {
 	switch w := want.(type) {
 	case int64:

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A write tells its position, and a read that carries it sees the write, on every
-// service and in both forms of statements.
+// A write returns its position, and a read with that position sees the write, on every service and in both forms of
+// statements.
 func TestPositions_ReadWithTheWritesPosition_SeesTheWrite(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
@@ -34,7 +34,7 @@ func TestPositions_ReadWithTheWritesPosition_SeesTheWrite(t *testing.T) {
 	}
 }
 
-// A position that nobody has reached is 503 with Retry-After, within the deadline.
+// A position that no worker has reached is 503 with Retry-After, within the deadline.
 func TestPositions_FarFuture_503WithinTheDeadline(t *testing.T) {
 	sys := start(t, setup{env: []string{"CALL_TIMEOUT=4s"}}) // enough for the calls that must succeed
 	sys.PutUser(t, "ann")
@@ -58,7 +58,7 @@ func TestPositions_FarFuture_503WithinTheDeadline(t *testing.T) {
 	sys.Get(t, sys.usersURL()).expect(t, http.StatusOK, `["ann"]`)
 }
 
-// What is no position is 400.
+// A malformed position is 400.
 func TestPositions_NoNumber_Refused(t *testing.T) {
 	sys := shared(t)
 	for _, x := range []exchange{

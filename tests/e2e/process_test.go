@@ -26,8 +26,8 @@ type process struct {
 	err  error         // how it ended; readable once done is closed
 }
 
-// startProcess runs the binary, its output appended to a file: a file and not a
-// pipe, so that what a killed process wrote last is there.
+// startProcess runs the binary and appends its output to a file. It uses a file and not a pipe, so that the last output
+// of a killed process is not lost.
 func startProcess(logFile string, env []string, args ...string) (*process, error) {
 	if err := noteSources(); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (p *process) signal(sig os.Signal) error {
 	return nil
 }
 
-// cleanEnv is this environment without the settings that a developer may have
-// set and that would change what the tests see.
+// cleanEnv returns this environment without settings that a developer may have set and that would change the results of
+// tests.
 func cleanEnv() []string {
 	var kept []string
 	for _, pair := range os.Environ() {
@@ -83,7 +83,7 @@ func processesOf(id string) []int {
 	marker := []byte(markerEnv + "=" + id + "\x00")
 	var pids []int
 	for _, path := range paths {
-		env, err := os.ReadFile(path) // Gone meanwhile, or somebody else's.
+		env, err := os.ReadFile(path) // The process has ended, or belongs to another user.
 		if err != nil || !bytes.Contains(env, marker) {
 			continue
 		}
@@ -100,7 +100,7 @@ type ended struct {
 	stdout, stderr string
 }
 
-// runBinary runs the binary to its end, which must come soon.
+// runBinary runs the binary until it ends, which must be soon.
 func runBinary(t *testing.T, env []string, args ...string) ended {
 	t.Helper()
 	return runInput(t, "", env, args...)
@@ -128,7 +128,7 @@ func runInput(t *testing.T, input string, env []string, args ...string) ended {
 	return ended{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 }
 
-// expect checks the exit code and that stderr is one line that says want.
+// expect checks the exit code, and that stderr is one line that contains want.
 func (e ended) expect(t *testing.T, code int, want string) {
 	t.Helper()
 	if e.code != code {
@@ -139,13 +139,13 @@ func (e ended) expect(t *testing.T, code int, want string) {
 	}
 }
 
-// eventually is testenv.Eventually, under the name that reads best here.
+// eventually is short for testenv.Eventually.
 func eventually(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
 	testenv.Eventually(t, limit, check)
 }
 
-// together calls each for 0..n-1, all at once, and returns what went wrong.
+// together calls each concurrently for 0..n-1, and returns the errors.
 func together(n int, each func(i int) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// One grep for a request's id shows its whole way: through the service, the
-// orchestrator and the worker that served it, and for a write persdb. The id comes from
-// X-Request-Id or from a traceparent, and the client gets it back.
+// One grep for a request's id shows its whole path: the service, the orchestrator, the worker that served it, and for a
+// write persdb. The id comes from X-Request-Id or from a traceparent, and is in the answer.
 func TestRequestID_OneGrepShowsTheWholeWay(t *testing.T) {
 	sys := start(t, setup{env: []string{"LOG_LEVEL=debug"}})
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -21,7 +20,7 @@ func TestRequestID_OneGrepShowsTheWholeWay(t *testing.T) {
 		name, method, path, body string
 		header, value, id        string
 		status                   int
-		want                     []string // messages, by how often they come at least
+		want                     []string // messages, each as often as it must come at least
 	}{
 		{
 			"WriteByRequestID", http.MethodPut, "/api/v1/users", `{"username":"ann","password":"` + strings.Repeat("a", 40) + `"}`,

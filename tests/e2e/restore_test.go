@@ -16,7 +16,7 @@ import (
 	"rideshare/internal/testkit/archivetest"
 )
 
-// rideshare backup writes an SQLite file, and says what it is.
+// rideshare backup writes an SQLite file, and prints its position, size and SHA-256.
 func TestBackup_Command(t *testing.T) {
 	sys := shared(t)
 	dir := t.TempDir()
@@ -55,8 +55,8 @@ func archived(t *testing.T) (sys *system, dir, url string) {
 	return start(t, setup{owned: true, flags: []string{"--archive", url}}), dir, url
 }
 
-// archivedUpTo waits until the archive has a position, and maybe later ones: the services write their counts of requests at any
-// time. The environment has the bucket's keys.
+// archivedUpTo waits until the archive has the position seq or a later one: the services may write their counts of requests at
+// any time. env has the bucket's keys.
 func archivedUpTo(t *testing.T, url, seq string, env ...string) {
 	t.Helper()
 	eventually(t, againLimit, func() error {
@@ -83,7 +83,7 @@ func (s *system) write(t *testing.T, sql string, headers ...string) answer {
 	return s.Post(t, s.db("/db/execute"), toJSON([]string{sql}), headers...).expect(t, http.StatusOK, anyBody)
 }
 
-// Everything on docs/BACKUP.md that can be copied runs as it stands there. The system of the drill leaves the archive alone.
+// Every block of docs/BACKUP.md runs unchanged. The system that is started for the drill does not write to the archive.
 func TestBackup_BlocksOfThePage_Run(t *testing.T) {
 	sys, dir, url := archived(t)
 	sys.PutUser(t, "ann")
@@ -103,7 +103,7 @@ func TestBackup_BlocksOfThePage_Run(t *testing.T) {
 	}
 	for i, end := range []string{"", "users\n2\n"} {
 		block, _, _ := strings.Cut(blocks[i], "\n```\n")
-		// A block that fails must leave no system behind.
+		// A block that fails must leave no system running.
 		if code, out := runClient(t, "cd "+dir+"\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"+block+"\n", env, "sh", "-eu"); code != 0 || !strings.HasSuffix(out, end) {
 			t.Errorf("block %d: exit code %d, got %s, want it to end with %q", i, code, out, end)
 		}
@@ -118,8 +118,8 @@ func TestBackup_BlocksOfThePage_Run(t *testing.T) {
 	}
 }
 
-// A table that was dropped is back after a restore of the position before, with its rows and the stored answers. The new
-// cluster names its parent, and a position of the old one is gone.
+// A dropped table is back after a restore of the position before the drop, with its rows and the stored answers. The new
+// cluster names its parent, and a position of the old cluster is gone.
 func TestRestore_DroppedTable_IsBack(t *testing.T) {
 	sys, dir, url := archived(t)
 	const insert, key = "INSERT INTO kept VALUES('row')", "Idempotency-Key"
@@ -158,8 +158,8 @@ func TestRestore_DroppedTable_IsBack(t *testing.T) {
 	})
 }
 
-// The same from a bucket: the archive is written there, listed, verified and restored from, and nothing of that works with
-// other keys.
+// The archive can also be in a bucket: it is written, listed, verified and restored from there. None of that works with other
+// keys.
 func TestRestore_FromABucket(t *testing.T) {
 	url, keys := archivetest.StartBucket(t)
 	env, wrong := []string{"ARCHIVE_KEY_FILE=" + keys}, []string{"ARCHIVE_KEY_FILE=" + archivetest.WriteKeys(t, archivetest.AccessKey, "other")}

@@ -20,7 +20,7 @@ type rideView struct {
 	SeatsLeft   *int     `json:"seats_left"`
 }
 
-// rideBody is a valid body of POST rides with some fields set otherwise.
+// rideBody returns a valid body of POST rides, with some fields changed.
 func rideBody(user string, change map[string]any) string {
 	fields := map[string]any{"created_by": user, "timestamp": later, "source": 22, "destination": 23}
 	maps.Copy(fields, change)
@@ -67,8 +67,8 @@ func TestRides_EachCall_AnswersAsDocumented(t *testing.T) {
 	})
 }
 
-// A ride is created for a known user, between two different areas of the
-// enumeration, given as numbers or as strings of digits, and not otherwise.
+// A ride is created only for a known user, between two different areas of the enumeration, which are given as numbers
+// or as strings of digits.
 func TestRides_Create_ChecksUserAreasAndSeats(t *testing.T) {
 	sys := shared(t)
 	ann := sys.NewUser(t, "ann")
@@ -146,7 +146,7 @@ func TestRides_ListWithBadAreas_Refused(t *testing.T) {
 	}
 }
 
-// A ride id that is not a positive integer names no resource at all.
+// A ride id that is not a positive integer is 404.
 func TestRides_IDThatIsNoPositiveInteger_NotFound(t *testing.T) {
 	sys := shared(t)
 	body := toJSON(map[string]string{"username": sys.NewUser(t, "ann")})
@@ -160,7 +160,7 @@ func TestRides_IDThatIsNoPositiveInteger_NotFound(t *testing.T) {
 	}
 }
 
-// Ids count up and an id is never used again, also not that of the newest ride.
+// Ids count up, and an id is never reused, not even the id of the newest ride.
 func TestRides_DeletedID_IsNeverUsedAgain(t *testing.T) {
 	sys := shared(t)
 	ann := sys.NewUser(t, "ann")

@@ -31,7 +31,7 @@ func userLine(t *testing.T, name, role string) string {
 
 func as(name string) string { return basic(name, "pw of "+name) }
 
-// asks returns an error unless the route answers the caller with status.
+// asks sends a request as caller, and returns an error unless the answer has the given status.
 func (s *system) asks(t *testing.T, path, caller string, status int) error {
 	t.Helper()
 	a := s.Post(t, s.db(path), `["SELECT 1"]`, "Authorization", caller)
@@ -48,8 +48,8 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// A file with users and tokens lets each do what its role says. A changed file counts within 5 s, or at once at SIGHUP, for an
-// open stream too; a malformed one changes nothing. users and rides work with any file.
+// A file with users and tokens lets each do what its role says. A changed file applies within 5 s, or immediately at SIGHUP,
+// also to an open stream. A malformed file changes nothing. users and rides work with any file.
 func TestRoles_FileIsFollowed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth")
 	token := runBinary(t, nil, "user", "reports", "read", "--token")
@@ -98,7 +98,7 @@ func TestRoles_FileIsFollowed(t *testing.T) {
 		}
 	}
 	cuts, failed := sys.metric(t, `rideshare_changes_cuts_total{reason="credentials"}`), sys.metric(t, `rideshare_reloads_total{files="credentials",result="failed"}`)
-	// SIGHUP counts also where the change was in force by then.
+	// SIGHUP is counted even if the change was already applied.
 	if ok := sys.metric(t, `rideshare_reloads_total{files="credentials",result="ok"}`); cuts != 1 || failed != 1 || ok < 2 {
 		t.Errorf("got %v streams cut, %v reloads failed and %v done, want 1, 1 and 2", cuts, failed, ok)
 	}
@@ -148,7 +148,7 @@ func (s *system) awaitLog(t *testing.T, words ...string) {
 	})
 }
 
-// users and rides need a line that they can send; check and load do too, or a user.
+// users and rides need a line of the file that they can send. check and load need such a line too, or --user.
 func TestRoles_NothingToSend_ExitsTwo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth")
 	write(t, file, userLine(t, "ann", "admin"))

@@ -13,7 +13,7 @@ type path struct {
 	methods []string
 }
 
-// surface is every path of api.md that takes no streaming answer, by service.
+// surface returns every path of docs/API.md without a streaming answer, by service.
 func (s *system) surface(user string, ride string) map[string][]path {
 	common := []path{{"/", []string{"GET"}}, {"/livez", []string{"GET"}}, {"/readyz", []string{"GET"}}, {"/metrics", []string{"GET"}}}
 	counts := []path{{"/api/v1/_count", []string{"GET", "DELETE"}}, {"/api/v1/db/clear", []string{"POST"}}}
@@ -49,8 +49,7 @@ func (s *system) surface(user string, ride string) map[string][]path {
 	}
 }
 
-// A path that exists answers another method with 405 and an Allow that names what
-// it takes, and does nothing.
+// A known path answers an unknown method with 405 and an Allow header that lists its methods, and does nothing.
 func TestRoutes_OtherMethod_405WithAllow(t *testing.T) {
 	sys := shared(t)
 	for base, paths := range sys.surface("ann", "1") {
@@ -133,7 +132,7 @@ func TestGateway_Paths_GoToTheirService(t *testing.T) {
 	})
 }
 
-// A client that asks for problem+json gets one; `*/*` is not asking for it.
+// A client that accepts problem+json explicitly gets it; `*/*` is not enough.
 func TestErrors_ProblemJSON_OnlyWhereAskedFor(t *testing.T) {
 	sys := shared(t)
 	const problem = "application/problem+json"

@@ -16,7 +16,7 @@ import (
 // clientsDir is the module that pins the clients of other projects.
 var clientsDir = filepath.Join("..", "clients")
 
-// noCgo is the environment of the clients' builds. CI has compiled the standard library so in an earlier step.
+// noCgo is the environment of the clients' builds. An earlier step of CI has compiled the standard library with it.
 const noCgo = "CGO_ENABLED=0"
 
 // clientLimit bounds one run of a client, with the compilation of its tests on a busy machine.
@@ -59,7 +59,7 @@ func tool(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// gorqlite runs the tests of a package of gorqlite, as they stand in its module, on a system.
+// gorqlite runs the unchanged tests of a package of gorqlite's module on a system.
 func (s *system) gorqlite(t *testing.T, pkg string) {
 	t.Helper()
 	code, out := runClient(t, "", []string{"GORQLITE_TEST_URL=" + s.Orchestrator}, "go", "test", "-C", clientsDir, "-count=1", "github.com/rqlite/gorqlite"+pkg)
@@ -74,7 +74,7 @@ func TestClients_Gorqlite_PassesItsOwnTests(t *testing.T) { shared(t).gorqlite(t
 // gorqlite's driver for database/sql passes its own tests.
 func TestClients_GorqliteDriver_PassesItsOwnTests(t *testing.T) { shared(t).gorqlite(t, "/stdlib") }
 
-// rqbench counts as a failure whatever is no result.
+// rqbench counts every answer without a result as a failure.
 func TestClients_Rqbench_EachModeRuns(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER NOT NULL PRIMARY KEY, name TEXT")
@@ -116,7 +116,7 @@ func (s *system) rqbench(t *testing.T, table string, rows int, args ...string) {
 type said struct{ line, want string }
 
 // rqliteShell types the lines into rqlite's shell and checks what it prints after each. The version in its banner is
-// unknown: it looks for it in the answer of //status, which is no path of the API.
+// unknown: the shell looks for the version in the answer of //status, which is not a path of the API.
 func (s *system) rqliteShell(t *testing.T, lines []said) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(s.Orchestrator, "http://"))
@@ -140,7 +140,7 @@ func (s *system) rqliteShell(t *testing.T, lines []said) {
 	}
 }
 
-// The statements and the settings of rqlite's shell, and what it asks about the system.
+// rqlite's shell runs statements, changes settings, and shows the state of the system.
 func TestClients_RqliteShell_StatementsAndSettings(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER NOT NULL PRIMARY KEY, name TEXT, b BLOB")
@@ -187,7 +187,7 @@ func TestClients_RqliteShell_StatementsAndSettings(t *testing.T) {
 	}
 }
 
-// What rqlite's shell saves it loads again: the file of the whole database, and the text of one table.
+// rqlite's shell can load what it has saved: the file of the whole database, and the text of one table.
 func TestClients_RqliteShell_BackupDumpAndRestore(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	sys.Exec(t, "CREATE TABLE one(id INTEGER PRIMARY KEY, name TEXT)")

@@ -44,7 +44,7 @@ func (s *system) readOnce(ctx context.Context) error {
 	return err
 }
 
-// trickle sends a read after each pause until stop is called, which returns how many there were and the first error.
+// trickle sends a read after each pause until stop is called. stop returns the number of reads and the first error.
 func (s *system) trickle(t *testing.T, pause time.Duration) (stop func() (int, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func (s *system) trickle(t *testing.T, pause time.Duration) (stop func() (int, e
 			case <-tick.C:
 			}
 			sent++
-			if err := s.readOnce(context.Background()); err != nil { // not cut off by stop: it was counted
+			if err := s.readOnce(context.Background()); err != nil { // stop must not cut this read off: the system has counted it
 				ended <- err
 				return
 			}
@@ -74,9 +74,9 @@ func (s *system) trickle(t *testing.T, pause time.Duration) (stop func() (int, e
 	}
 }
 
-// Ten thousand reads or more and then nearly none: as many slaves as are allowed, then one again. No read fails on the
-// way, each is counted in exactly one window, and every decision has its sample, its reason, and what
-// the other policy would have done. All of it is still there after a restart.
+// After ten thousand reads or more there are as many slaves as allowed; with few reads afterwards there is one again.
+// No read fails, each is counted in exactly one window, and every decision has its sample, its reason, and what the
+// other policy would have decided. The decisions survive a restart.
 func TestScaling_ManyReadsThenFew_SlavesFollowAndNoReadFails(t *testing.T) {
 	sys := start(t, setup{env: []string{"SCALE_PERIOD=3s", "SCALE_MAX=4"}})
 	stop := sys.trickle(t, 250*time.Millisecond) // too few for a second slave
@@ -134,8 +134,7 @@ func TestScaling_ManyReadsThenFew_SlavesFollowAndNoReadFails(t *testing.T) {
 	}
 }
 
-// Slaves that are crashed at the very moment of a scale step, out or in, change
-// nothing about the number that it ends in.
+// If slaves crash during a scale step, out or in, the number of slaves at its end is still right.
 func TestScaling_CrashDuringTheStep_EndsInTheRightNumber(t *testing.T) {
 	sys := start(t, setup{env: []string{"SCALE_PERIOD=3s", "SCALE_MAX=3"}})
 	for round := range 2 {
@@ -157,7 +156,7 @@ func TestScaling_CrashDuringTheStep_EndsInTheRightNumber(t *testing.T) {
 	}
 }
 
-// awaitDesired waits until exactly that many slaves are wanted, whoever serves.
+// awaitDesired waits until exactly that many slaves are wanted, however many serve.
 func (s *system) awaitDesired(t *testing.T, slaves int) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {
@@ -168,8 +167,8 @@ func (s *system) awaitDesired(t *testing.T, slaves int) {
 	})
 }
 
-// awaitMost waits until that many slaves have served at once: the next window may
-// take them away again at any moment.
+// awaitMost waits until that many slaves have served at the same time: the next window may remove them again at any
+// moment.
 func (s *system) awaitMost(t *testing.T, slaves int) {
 	t.Helper()
 	eventually(t, 30*time.Second, func() error {

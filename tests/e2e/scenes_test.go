@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Each scene of overload is played in its short form, on a system of its own that is gone afterwards. It judges counts only:
-// who is refused and why, that nothing fails, and that every acknowledged write is there.
+// Each scene of overload is played in its short form, on its own system, which is removed afterwards. The short form judges
+// only counts: which requests are refused and why, that none fails, and that every acknowledged write is there.
 func TestScenes_ShortForms(t *testing.T) {
 	for scene, least := range map[string]int{"n1": 20, "n2": 8, "n3": 4, "n4": 5, "n5": 16, "n6": 2} {
 		t.Run(scene, func(t *testing.T) {

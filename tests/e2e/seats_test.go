@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Seats count down, the last one is given once, and a ride without a limit has neither field.
+// The free seats count down, the last seat is given once, and a ride without a limit has neither field.
 func TestRides_Seats_AreCountedAndEnd(t *testing.T) {
 	sys := shared(t)
 	host, ann, bob := sys.NewUser(t, "host"), sys.NewUser(t, "ann"), sys.NewUser(t, "bob")
@@ -35,8 +35,8 @@ func TestRides_Seats_AreCountedAndEnd(t *testing.T) {
 	}
 }
 
-// The checks of a join come in their order: on a full ride its creator and who
-// has joined already get 400, only others 409.
+// A join is checked in a fixed order: on a full ride its creator and users who have already joined get 400, and only
+// other users get 409.
 func TestRides_JoinOfAFullRide_ChecksInOrder(t *testing.T) {
 	sys := shared(t)
 	host, ann, bob := sys.NewUser(t, "host"), sys.NewUser(t, "ann"), sys.NewUser(t, "bob")
@@ -49,9 +49,9 @@ func TestRides_JoinOfAFullRide_ChecksInOrder(t *testing.T) {
 	sys.Join(t, id, bob).expect(t, http.StatusConflict, "{}")
 }
 
-// A thousand users who join at once get 37 seats between them: 37 times 200, 963
-// times 409, and those 37 and nobody else share the ride. On a machine that is too
-// slow for a thousand at once some are told 503, surely not done, and ask again.
+// A thousand users join a ride with 37 seats concurrently: 37 get 200, 963 get 409, and exactly those 37 share the
+// ride. On a machine that is too slow for a thousand concurrent requests some get 503, which was certainly not done,
+// and retry.
 func TestRides_ThousandJoinsFor37Seats_EachSeatGivenOnce(t *testing.T) {
 	sys := shared(t)
 	const callers, seats = 1000, 37

@@ -65,7 +65,7 @@ func TestShell_Credentials(t *testing.T) {
 	runBinary(t, []string{"AUTH_FILE=" + file}, ask...).expect(t, 0, "")
 }
 
-// The examples of docs/SHELL.md print what stands there.
+// The examples of docs/SHELL.md print what the page shows.
 func TestShell_Document(t *testing.T) {
 	sys := shared(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "SHELL.md"))
@@ -83,7 +83,7 @@ func TestShell_Document(t *testing.T) {
 		switch {
 		case isTyped:
 			input.WriteString(typed)
-		case !strings.HasSuffix(line, " rows affected\n"): // a terminal only
+		case !strings.HasSuffix(line, " rows affected\n"): // printed only on a terminal
 			want.WriteString(line)
 		}
 	}
@@ -94,7 +94,7 @@ func TestShell_Document(t *testing.T) {
 	}
 }
 
-// What .backup and .dump write, .load brings back.
+// .load restores what .backup and .dump have written.
 func TestShell_BackupDumpAndLoad(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	sys.Exec(t, "CREATE TABLE one(id INTEGER PRIMARY KEY, name TEXT)")
@@ -208,7 +208,7 @@ func TestShell_Terminal_Session(t *testing.T) {
 	term.ends(t)
 }
 
-// On a terminal without line editing Ctrl-C also drops the statement, at an empty line too, and the shell goes on.
+// On a terminal without line editing, Ctrl-C also drops the statement, even at an empty line, and the shell continues.
 func TestShell_Terminal_Dumb_CtrlC(t *testing.T) {
 	sys := shared(t)
 	term := openTerminalOf(t, "dumb", t.TempDir(), sys.Orchestrator)
@@ -244,14 +244,14 @@ func checkHistory(t *testing.T, file, begin string) {
 	}
 }
 
-// Ctrl-C cancels the request of the running statement and drops what follows in its line. The shell goes on. The server
-// is a stand-in, since only that can say that a statement runs.
+// Ctrl-C cancels the request of the running statement and drops what follows in its line. The shell continues. The
+// server is a stand-in, since only a stand-in can report that a statement runs.
 func TestShell_Terminal_CtrlCCancelsStatement(t *testing.T) {
 	running, canceled, authorization := make(chan struct{}), make(chan struct{}), make(chan string, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		authorization <- r.Header.Get("Authorization")
 		var body bytes.Buffer
-		_, _ = body.ReadFrom(r.Body) // the client is sound.
+		_, _ = body.ReadFrom(r.Body) // the client sends a complete body.
 		if strings.Contains(body.String(), "endless") {
 			close(running)
 			<-r.Context().Done()
@@ -289,7 +289,7 @@ func TestShell_Terminal_CtrlCCancelsStatement(t *testing.T) {
 	checkHistory(t, filepath.Join(home, ".rideshare_history"), "SELECT endless; SELECT following;\nSELECT 1;\n")
 }
 
-// A history that is not a readable file is left as it is, and the shell works.
+// A history that is not a readable file is not changed, and the shell works.
 func TestShell_Terminal_OtherHistory(t *testing.T) {
 	sys := shared(t)
 	dir := t.TempDir()

@@ -59,7 +59,7 @@ func (s *system) playSQL(t *testing.T, exchanges []exchange) {
 	}
 }
 
-// Each option of rqlite's API does what it is documented to do.
+// Each option of rqlite's API works as documented.
 func TestSQL_Options_DoWhatTheySay(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY, b BLOB")
@@ -94,8 +94,8 @@ func TestSQL_Options_DoWhatTheySay(t *testing.T) {
 	}
 }
 
-// A queued write is answered with a sequence number and is applied soon; with
-// wait it is applied before the answer. Numbers grow.
+// A queued write is answered with a sequence number, and is applied soon. With wait it is applied before the answer.
+// The sequence numbers grow.
 func TestSQL_Queue_AppliesLater(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
@@ -124,7 +124,7 @@ func TestSQL_Queue_AppliesLater(t *testing.T) {
 	})
 }
 
-// What is not supported or malformed is a clear 400, never ignored.
+// Unsupported or malformed requests get 400 with a reason, and are never ignored.
 func TestSQL_UnsupportedOrMalformed_Refused(t *testing.T) {
 	sys := shared(t)
 	const fine = `["SELECT 1"]`
@@ -159,8 +159,8 @@ func TestSQL_UnsupportedOrMalformed_Refused(t *testing.T) {
 	sys.Get(t, sys.db("/db/query")).expect(t, http.StatusBadRequest, anyBody)
 }
 
-// No statement reaches files, settings or the system's own tables, nor does a
-// statement that follows another one in the same text.
+// No statement can reach files, settings or the system's own tables, not even if it follows another statement in the
+// same text.
 func TestSQL_ForbiddenStatements_FailAndDoNothing(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")

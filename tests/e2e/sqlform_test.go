@@ -99,7 +99,7 @@ func refusedCases() []formCase {
 	return cases
 }
 
-// Each kind of statement has the same answer on the three routes, be it run by a slave or by persdb.
+// Each kind of statement has the same answer on the three routes, whether a slave or persdb runs it.
 func TestSQLForm_EachStatement_OnEachRoute(t *testing.T) {
 	sys := shared(t)
 	for name, cases := range map[string][]formCase{"Statements": statementCases(), "Refused": refusedCases()} {
@@ -126,7 +126,7 @@ func TestSQLForm_EachStatement_OnEachRoute(t *testing.T) {
 	}
 }
 
-// PRAGMA table_list has the same tables on each route, and none of the system's own.
+// PRAGMA table_list lists the same tables on each route, and none of the system's own tables.
 func TestSQLForm_TableList_OnEachRoute(t *testing.T) {
 	sys := shared(t)
 	sys.NewTable(t, "id INTEGER PRIMARY KEY, v")
@@ -206,7 +206,7 @@ func TestStructured_Values_AsStored(t *testing.T) {
 	sys.Post(t, sys.db("/api/v1/db/read"), read(`"x"`)).expect(t, http.StatusBadRequest, "{}")
 }
 
-// After a barrier a read sees every queued write. Its number is one that JavaScript can hold.
+// After a barrier a read sees every queued write. Its sequence number is exact in JavaScript.
 func TestSQLForm_Barrier_QueuedWritesAreThere(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// SIGTERM ends `up` in time and with exit code 0 whatever runs and waits: each request in hand is answered, with its result, 503
-// or 504, and what was acknowledged is there at the next start.
+// SIGTERM ends `up` in time and with exit code 0, whatever runs or waits. Each pending request is answered with its result, 503
+// or 504. Everything acknowledged is there at the next start.
 func TestUp_StopUnderSlowStatements_EachRequestIsAnswered(t *testing.T) {
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) "
 	for name, c := range map[string]struct {
@@ -60,12 +60,12 @@ func TestUp_StopUnderSlowStatements_EachRequestIsAnswered(t *testing.T) {
 	}
 }
 
-// endsWell reports whether a request may end with this status at a stop.
+// endsWell reports whether a request may get this status while the system stops.
 func endsWell(status int) bool {
 	return status/100 == 2 || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }
 
-// writeToTheEnd writes until the system takes nothing more.
+// writeToTheEnd writes until the system accepts no more requests.
 func (e *effects) writeToTheEnd(t *testing.T, name string) {
 	t.Helper()
 	for i := 0; ; i++ {

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	_ "modernc.org/sqlite" // An independent witness: another driver than the product's.
+	_ "modernc.org/sqlite" // An independent reader: another driver than the product's.
 )
 
-// checkStore reads persdb's files after a graceful end: they are whole, foreign
-// keys hold, the log is dense up to its head, and epochs never decrease along it.
+// checkStore reads persdb's files after a graceful end. The files must be intact, foreign keys must hold, the log must
+// be dense up to its head, and epochs must never decrease along it.
 func (s *system) checkStore(t *testing.T) {
 	t.Helper()
 	s.checkFile(t, "persdb.db", []storeCheck{

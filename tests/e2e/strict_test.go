@@ -20,7 +20,7 @@ func object(fields ...field) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// brokenBodies are the ways in which a body of exactly these fields can be wrong.
+// brokenBodies returns bodies that break the form of a body with exactly these fields, each in one way.
 func brokenBodies(fields []field) map[string]string {
 	whole := object(fields...)
 	broken := map[string]string{

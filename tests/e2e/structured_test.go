@@ -21,7 +21,7 @@ func (s *system) playStructured(t *testing.T, table string, exchanges []exchange
 	s.play(t, exchanges)
 }
 
-// Inserts, updates, deletes and reads of the structured form do what they say.
+// Inserts, updates, deletes and reads of the structured form work as documented.
 func TestStructured_EachStatement_DoesWhatItSays(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY, name TEXT, n INTEGER")
@@ -51,7 +51,7 @@ func TestStructured_EachStatement_DoesWhatItSays(t *testing.T) {
 	})
 }
 
-// What is not the structured form, or names what is not there, is 400 and `{}`.
+// A body that is not of the structured form, or names an unknown table or column, is 400 and `{}`.
 func TestStructured_MalformedOrUnknown_Refused(t *testing.T) {
 	sys := shared(t)
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY, n INTEGER")
@@ -90,7 +90,7 @@ func TestStructured_MalformedOrUnknown_Refused(t *testing.T) {
 	left.expect(t, http.StatusOK, `[{"id":1,"n":1}]`)
 }
 
-// SQL text where an object belongs is refused with a problem that names the form to use.
+// SQL text in place of an object is refused with a problem that names the form to use.
 func TestStructured_SQLText_RefusedWithTheWayToGo(t *testing.T) {
 	sys := shared(t)
 	for _, c := range []struct{ kind, body string }{

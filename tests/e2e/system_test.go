@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// startLimit bounds the time from exec to the ready file. It is generous: the
-	// tests share two cores with each other and with the compiler.
+	// startLimit bounds the time from exec to the ready file. It is long: the tests share two cores with each other and with
+	// the compiler.
 	startLimit = 60 * time.Second
-	// stopLimit is the promise of cli.md: exit within 10 s of SIGTERM.
+	// stopLimit is what docs/OPERATIONS.md promises: exit within 10 s of SIGTERM.
 	stopLimit = 10 * time.Second
-	// answerLimit is when the answer of db/* is too late: the deadline by default, and time for a busy machine.
+	// answerLimit is when the answer of db/* is too late: the default deadline, plus time for a busy machine.
 	answerLimit = 20 * time.Second
 	// callLimit bounds each HTTP call: longer than any deadline inside the system.
 	callLimit = time.Minute
 )
 
 // againLimit bounds how long reads and writes may be refused after a worker's death. On a given system the workers may be
-// containers, which start slowly and after the dead are removed.
+// containers, which start slowly, and only after the dead containers are removed.
 var againLimit = func() time.Duration {
 	if os.Getenv(givenEnv) != "" {
 		return 3 * time.Minute
@@ -38,10 +38,10 @@ var againLimit = func() time.Duration {
 	return 30 * time.Second
 }()
 
-// patientWorkers is a setting: on a busy machine a worker may stand still for seconds, and must not be replaced then.
+// patientWorkers is a setting for busy machines, where a worker may stand still for seconds and must not be replaced.
 const patientWorkers = "HUNG_AFTER=1m"
 
-// setup is what a test wants to be different from `rideshare up` as it is.
+// setup is how a test's system differs from a plain `rideshare up`.
 type setup struct {
 	env   []string // NAME=value
 	flags []string
@@ -68,15 +68,15 @@ type system struct {
 	dir    string
 	id     string
 	setup  setup
-	given  bool     // it runs already, and is not ours to start and end
+	given  bool     // it already ran: the tests neither start nor end it
 	proc   *process // nil while it does not run, and when it is given
 	client *http.Client
 }
 
-// systems numbers the systems of a run, for names that collide with nobody's.
+// systems numbers the systems of a run, for unique names.
 var systems atomic.Int64
 
-// errExitZero is how a process ended that should have stayed.
+// errExitZero is the error of a process that should still run but has exited with 0.
 var errExitZero = errors.New("exit status 0")
 
 func newSystem(dir string, s setup) *system {
@@ -93,8 +93,8 @@ func newSystem(dir string, s setup) *system {
 	return sys
 }
 
-// start runs a system for this test alone and ends it with the test, gracefully; or
-// hands over the given one.
+// start runs a system for this test alone, which ends gracefully with the test. If there is a given system, start returns
+// that.
 func start(t *testing.T, s setup) *system {
 	t.Helper()
 	if sys := onGiven(t, s); sys != nil {
@@ -164,8 +164,8 @@ func (s *system) launch() error {
 	}
 }
 
-// readReady reads the ready file. Since it is written atomically, a file that is
-// there is whole. That of an earlier process, which was killed, counts as none.
+// readReady reads the ready file. The file is written atomically, so it is always complete. A file of an earlier process,
+// which was killed, does not count.
 func (s *system) readReady() error {
 	text, err := os.ReadFile(s.readyFile())
 	if err != nil {
@@ -185,8 +185,8 @@ func (s *system) readReady() error {
 	return nil
 }
 
-// Stop sends SIGTERM and checks what cli.md promises: exit 0 within 10 s, and
-// neither process nor ready file nor open port left behind.
+// Stop sends SIGTERM and checks what docs/OPERATIONS.md promises: exit code 0 within 10 s. It also checks that no
+// process, ready file or open port is left.
 func (s *system) Stop(t *testing.T) {
 	t.Helper()
 	if err := s.stop(); err != nil {
@@ -234,8 +234,7 @@ func (s *system) nothingLeft() error {
 	return nil
 }
 
-// Kill sends SIGKILL and waits for the end, also of the children, which are to
-// notice by themselves.
+// Kill sends SIGKILL and waits for the end of the process and of its children, which must notice by themselves.
 func (s *system) Kill(t *testing.T) {
 	t.Helper()
 	if err := s.kill(); err != nil {

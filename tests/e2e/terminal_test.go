@@ -60,7 +60,7 @@ func runInTerminal(t *testing.T, columns uint16, env []string, args ...string) *
 	return term
 }
 
-// await waits until the output since the last await has a text, and returns it up to there.
+// await waits until the output since the last await contains text, and returns that output up to the end of text.
 func (term *terminal) await(t *testing.T, text string) string {
 	t.Helper()
 	var seen string
@@ -77,7 +77,7 @@ func (term *terminal) await(t *testing.T, text string) string {
 	return seen
 }
 
-// awaitHidden waits until the terminal no longer has the settings of a fresh one, which shows what is typed.
+// awaitHidden waits until the terminal no longer shows what is typed, that is, no longer has its initial settings.
 func (term *terminal) awaitHidden(t *testing.T) {
 	t.Helper()
 	file, tty, err := pty.Open()
@@ -108,7 +108,7 @@ func settingsOf(t *testing.T, file *os.File) (settings *xterm.State) {
 	return settings
 }
 
-// enter types a text and waits until the editor shows its end: from then on Ctrl-C is the editor's.
+// enter types a text and waits until the editor shows its end: from then on the editor handles Ctrl-C.
 func (term *terminal) enter(t *testing.T, text string) {
 	t.Helper()
 	term.press(t, text)
@@ -133,7 +133,7 @@ func (term *terminal) ends(t *testing.T) {
 }
 
 // A person at a terminal sees where the system is and what to try, the log as text, and colors unless NO_COLOR is set.
-// The log begins with warnings there; -v shows all of it. Elsewhere the log is JSON.
+// The log begins with warnings there; -v shows all of it. Without a terminal the log is JSON.
 func TestTerminal_Up(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env, args []string
@@ -182,7 +182,7 @@ func TestTerminal_StatusWatch(t *testing.T) {
 	term.ends(t)
 }
 
-// A benchmark shows a bar on a terminal, with the share that is done, the time left and what is done now.
+// A benchmark shows a progress bar on a terminal, with the share that is done, the time left and the current step.
 func TestTerminal_BenchFailover_ShowsABar(t *testing.T) {
 	term := runInTerminal(t, 80, []string{"TERM=xterm"}, "bench", "failover", "--kills", "2", "--slaves", "1", "--writes", "20", "--reads", "0")
 	term.await(t, "\r\x1b[K[########################] 100%  0s left  ")

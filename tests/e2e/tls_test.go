@@ -26,7 +26,7 @@ func (s *system) scheme() string {
 	return "http://"
 }
 
-// withTLS is a system whose certificate ca has issued for name.
+// withTLS returns the setup of a system with a certificate that ca issues for name.
 func withTLS(t *testing.T, ca *certtest.CA, name string) setup {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,8 +41,9 @@ func (s *system) trust(ca *certtest.CA) {
 	s.client.Transport = s.documented(&http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
 }
 
-// With TLS and users, everything works by https alone: the parts of the process call each other so, with a certificate for
-// whatever name, and check, load and healthcheck take the flags. A new pair is served within 5 s, a bad one changes nothing.
+// With TLS and users, everything works over https only. The parts of the process call each other over https, whatever the
+// name in the certificate, and check, load and healthcheck take the flags. A new pair is served within 5 s; a bad pair
+// changes nothing.
 func TestTLS_UpWithRoles(t *testing.T) {
 	ca := certtest.New(t)
 	s := withTLS(t, ca, "127.0.0.1")
@@ -170,7 +171,8 @@ func TestTLS_PersdbVerifiesItsCallers(t *testing.T) {
 	runBinary(t, nil, "healthcheck", strings.Replace(url, "https", "http", 1)).expect(t, 1, "400")
 }
 
-// Half a pair, a missing file, and a CA that no caller could be asked with, are wrong usage.
+// A certificate without a key or the reverse, a missing file, and a CA without a certificate to serve with are wrong
+// usage.
 func TestTLS_WrongUsage_ExitsTwo(t *testing.T) {
 	dir := t.TempDir()
 	certtest.New(t).Write(dir, "127.0.0.1", time.Hour)

@@ -31,7 +31,7 @@ func traceparent(trace, flags string) string { return "00-" + trace + "-" + call
 
 const callersSpan = "00f067aa0ba902b7"
 
-// One trace of a created ride shows the whole way: the gateway, rides, the user check through gateway and users down to
+// One trace of a created ride shows its whole path: the gateway, rides, the user check through gateway and users down to
 // SQLite on a worker, and the write down to persdb's fsync.
 func TestTraces_OneTraceOfARide(t *testing.T) {
 	sys, receiver := traced(t)
@@ -61,7 +61,7 @@ func TestTraces_OneTraceOfARide(t *testing.T) {
 	}
 	eventually(t, exportLimit, func() error {
 		got := receiver.Paths(trace, callersSpan)
-		for _, path := range want { // a call that was repeated has more
+		for _, path := range want { // a repeated call has more spans
 			if !slices.Contains(got, path) {
 				return fmt.Errorf("no span %s among\n%s", path, strings.Join(got, "\n"))
 			}
@@ -186,7 +186,7 @@ func TestTraces_SampledByTheParent(t *testing.T) {
 	}
 }
 
-// A collector that is not there delays neither answers nor the end.
+// An unreachable collector delays neither answers nor the end of the process.
 func TestTraces_NoCollector(t *testing.T) {
 	sys := start(t, setup{env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_TIMEOUT=100"}})
 	sys.PutUser(t, "alone")

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// In one process, the system is ready in a fraction of a second. Of five starts the best one counts: other work of the machine
-// may hold up any of them.
+// In one process, the system is ready in a fraction of a second. The best of five starts counts, since other work of the
+// machine may delay any of them.
 func TestUp_OneProcess_ReadyInAFractionOfASecond(t *testing.T) {
 	best := startLimit
 	for range 5 {
@@ -29,7 +29,7 @@ func TestUp_OneProcess_ReadyInAFractionOfASecond(t *testing.T) {
 	}
 }
 
-// A second `up` on the same directory is refused in one clear line, and the first goes on and keeps its ready file.
+// A second `up` on the same directory fails with one clear line. The first continues and keeps its ready file.
 func TestUp_SameDataTwice_SecondRefused(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	second := runBinary(t, nil, sys.upArgs()...)
@@ -43,7 +43,7 @@ func TestUp_SameDataTwice_SecondRefused(t *testing.T) {
 	sys.PutUser(t, "ann")
 }
 
-// The ready file of a killed `up` does not outlast the next start, even if that one is never ready.
+// The next start removes the ready file of a killed `up`, even if that start never becomes ready.
 func TestUp_ReadyFileOfAKilledProcess_RemovedByTheNextStart(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	sys.Kill(t)
@@ -55,7 +55,7 @@ func TestUp_ReadyFileOfAKilledProcess_RemovedByTheNextStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = waiting.signal(syscall.SIGKILL) }() // it has ended, if the test is as it should be
+	defer func() { _ = waiting.signal(syscall.SIGKILL) }() // if the test passes, it has already ended
 	eventually(t, startLimit, func() error {
 		if _, missing := os.Stat(sys.readyFile()); !errors.Is(missing, fs.ErrNotExist) {
 			return errors.New("the ready file is still there")
@@ -93,7 +93,7 @@ func TestUp_BusyPort_FailsWithOneLine(t *testing.T) {
 	}
 }
 
-// Wrong usage is exit code 2 and says what is wrong; help and version are 0.
+// Wrong usage exits with 2 and says what is wrong; help and version exit with 0.
 func TestUp_ExitCodes_TellUsageFromFailure(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func TestUp_Help_ShowsEverySetting(t *testing.T) {
 	}
 }
 
-// `healthcheck` is 0 for a part that is ready.
+// `healthcheck` exits with 0 for a part that is ready.
 func TestHealthcheck_ReadyPart_ExitsZero(t *testing.T) {
 	sys := shared(t)
 	if got := runBinary(t, nil, "healthcheck", sys.Orchestrator+"/readyz"); got.code != 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each line of the table "users service" answers as written, to the letter.
+// Each call in the table of the users service in docs/API.md answers exactly as written there.
 func TestUsers_EachCall_AnswersAsDocumented(t *testing.T) {
 	sys := shared(t)
 	ann, upper := newName("ann"), strings.ToUpper(newName("ann"))
@@ -102,7 +102,7 @@ func TestUsers_StoredPassword_IsASaltedHash(t *testing.T) {
 	}
 }
 
-// The end of a user ends the user's rides and seats with it, and nobody else's.
+// Deleting a user deletes the user's rides and seats, and no other user's.
 func TestUsers_Delete_TakesRidesAndSeatsAlong(t *testing.T) {
 	sys := shared(t)
 	ann, bob, eve := sys.NewUser(t, "ann"), sys.NewUser(t, "bob"), sys.NewUser(t, "eve")
@@ -126,7 +126,7 @@ func TestUsers_Delete_TakesRidesAndSeatsAlong(t *testing.T) {
 	}
 }
 
-// Creating the same user many times at once succeeds once.
+// Of many concurrent requests to create the same user, one succeeds.
 func TestUsers_SameNameAtOnce_OneIsCreated(t *testing.T) {
 	sys := shared(t)
 	const callers = 16

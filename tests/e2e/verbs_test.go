@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// later is a timestamp that lies ahead for as long as anybody runs these tests.
+// later is a timestamp far in the future.
 const later = "31-12-2999:00-00-12"
 
 var (
@@ -25,8 +25,8 @@ var (
 // newName returns a user name that nobody else uses.
 func newName(base string) string { return fmt.Sprintf("%s-%d", base, names.Add(1)) }
 
-// newRoute returns two areas between which no other test has a ride. Neighbours
-// by number are left to the tests that name areas themselves.
+// newRoute returns two areas between which no other test has a ride. Areas with adjacent numbers are reserved for tests
+// that name areas themselves.
 func newRoute() (source, destination int) {
 	n := 198 + int(areas.Add(1))
 	source = 1 + n%198
@@ -34,7 +34,7 @@ func newRoute() (source, destination int) {
 	return source, destination
 }
 
-// sha1Of is a password as clients send it.
+// sha1Of returns a password as clients send it.
 func sha1Of(password string) string {
 	sum := sha1.Sum([]byte(password))
 	return hex.EncodeToString(sum[:])
@@ -45,14 +45,14 @@ func userBody(name string) string {
 	return toJSON(map[string]string{"username": name, "password": sha1Of(name)})
 }
 
-// usersURL and ridesURL are the collections, as clients reach them.
+// usersURL and ridesURL return the URLs of the collections through the gateway.
 func (s *system) usersURL() string { return s.Gateway + "/api/v1/users" }
 func (s *system) ridesURL() string { return s.Gateway + "/api/v1/rides" }
 
 func (s *system) userURL(name string) string { return s.usersURL() + "/" + url.PathEscape(name) }
 func (s *system) rideURL(id int64) string    { return s.ridesURL() + "/" + strconv.FormatInt(id, 10) }
 
-// db is a path of the orchestrator.
+// db returns the URL of a path of the orchestrator.
 func (s *system) db(path string) string { return s.Orchestrator + path }
 
 // PutUser creates the user through the gateway.
@@ -69,7 +69,7 @@ func (s *system) NewUser(t *testing.T, base string) string {
 	return name
 }
 
-// ride is what a client sends to create one. A nil field is not sent.
+// ride is the body that creates a ride. A nil field is not sent.
 type ride struct {
 	CreatedBy   string `json:"created_by"`
 	Timestamp   string `json:"timestamp"`
@@ -78,14 +78,14 @@ type ride struct {
 	Seats       any    `json:"seats,omitempty"`
 }
 
-// CreateRide creates r and returns its id, which the Location header tells.
+// CreateRide creates r and returns its id, from the Location header.
 func (s *system) CreateRide(t *testing.T, r ride) int64 {
 	t.Helper()
 	a := s.Post(t, s.ridesURL(), toJSON(r)).expect(t, http.StatusCreated, "{}")
 	return rideID(t, a)
 }
 
-// NewRide creates a ride to come by user, with seats places; 0 for no limit.
+// NewRide creates a future ride of user with that many seats; 0 means no limit.
 func (s *system) NewRide(t *testing.T, user string, seats int) int64 {
 	t.Helper()
 	source, destination := newRoute()

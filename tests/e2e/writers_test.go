@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// effects is a table in which each write leaves its name, as often as it had an effect.
+// effects is a table in which each write leaves one row with its name for each time that it was applied.
 type effects struct {
 	sys   *system
 	table string
 
 	acked atomic.Int64
-	late  atomic.Int64    // answers that came too late, or not at all by then
+	late  atomic.Int64    // answers that came too late or not at all
 	loads atomic.Int64    // numbers the loads, for names
 	mu    sync.Mutex      // guards known
-	known map[string]bool // by name: acknowledged, or sent only
+	known map[string]bool // by name: true if acknowledged, false if only sent
 }
 
 func newEffects(t *testing.T, sys *system) *effects {
@@ -45,7 +45,7 @@ func (e *effects) write(ctx context.Context, name string, headers ...string) (an
 	return a, err
 }
 
-// clock notes an answer to a call that began then.
+// clock notes an answer to a call that began at a time.
 func (e *effects) clock(began time.Time) {
 	if time.Since(began) > answerLimit {
 		e.late.Add(1)
@@ -91,8 +91,7 @@ func (e *effects) verify(t *testing.T) {
 	t.Logf("%d writes, %d acknowledged", len(e.known), e.acked.Load())
 }
 
-// awaitAcked waits until that many writes were acknowledged: the clock of the
-// tests that do something to a system under load.
+// awaitAcked waits until that many writes were acknowledged. Tests that cause faults under load use it as their clock.
 func (e *effects) awaitAcked(t *testing.T, n int64) {
 	t.Helper()
 	eventually(t, 2*againLimit, func() error {
@@ -103,8 +102,8 @@ func (e *effects) awaitAcked(t *testing.T, n int64) {
 	})
 }
 
-// load runs writers until stop is called, which waits for them. Each write has a
-// name of its own. Refused and lost calls are left alone.
+// load runs writers until stop is called, which waits for them. Each write has its own name. Refused and lost calls are
+// not repeated.
 func (e *effects) load(writers int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	round := e.loads.Add(1)
@@ -116,7 +115,7 @@ func (e *effects) load(writers int) (stop func()) {
 				if err == nil && a.Status == http.StatusOK {
 					continue
 				}
-				select { // What refuses at once must not be asked without end.
+				select { // Without a pause, immediate refusals would cause an endless loop of requests.
 				case <-ctx.Done():
 				case <-time.After(20 * time.Millisecond):
 				}
@@ -129,7 +128,7 @@ func (e *effects) load(writers int) (stop func()) {
 	}
 }
 
-// newRandom returns a source of random choices whose seed the log tells.
+// newRandom returns a source of random choices, and logs its seed.
 func newRandom(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -137,8 +136,8 @@ func newRandom(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// crashSome kills workers, the master more often than not, each after up to gap
-// more acknowledged writes: the next one maybe before the last is replaced.
+// crashSome kills workers, mostly the master, each after up to gap more acknowledged writes, perhaps before the last
+// victim is replaced.
 func (e *effects) crashSome(t *testing.T, times int, gap int64) {
 	t.Helper()
 	random := newRandom(t)
@@ -153,8 +152,8 @@ func (e *effects) crashSome(t *testing.T, times int, gap int64) {
 	}
 }
 
-// read runs readers until stop is called, which returns what they saw wrong: a
-// read that is answered sees at least what was acknowledged before it began.
+// read runs readers until stop is called. stop returns the errors that they found: each answered read must see at least
+// what was acknowledged before it began.
 func (e *effects) read(readers int) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
@@ -179,7 +178,7 @@ func (e *effects) readOnce(ctx context.Context) error {
 	defer e.clock(time.Now())
 	a, err := e.sys.Try(ctx, "POST", e.sys.db("/db/query"), sqlBody("SELECT count(*) FROM "+e.table))
 	if ctx.Err() != nil {
-		return nil // The readers were stopped, whatever this one met.
+		return nil // The readers were stopped: this error does not count.
 	}
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ type Recorder struct {
 // New returns an empty history.
 func New() *Recorder { return &Recorder{open: map[*Pending]bool{}} }
 
-// Pending is a call that waits for its answer. Exactly one of Answered and Refused, or none, is called.
+// Pending is a call that waits for its answer. At most one of Answered and Refused is called.
 type Pending struct {
 	client *Client
 	id     int // the client's when the call began
@@ -122,8 +122,8 @@ func (p *Pending) Refused() {
 	delete(r.open, p)
 }
 
-// Unknown notes that it is unknown whether the call has, or will have, its effect. The call
-// stays open, and the client goes on as another one.
+// Unknown notes that it is unknown whether the call has, or will have, its effect. The call stays open, and the client continues
+// under a new id.
 func (c *Client) Unknown(p *Pending) {
 	if p.call.reads() {
 		p.Refused() // it has no visible effect
@@ -136,13 +136,13 @@ func (c *Client) Unknown(p *Pending) {
 	r.clients++
 }
 
-// output is an answer, or, with unknown, none.
+// output is an answer. If unknown is set, there was none.
 type output struct {
 	Answer
 	unknown bool
 }
 
-// operations returns the history, the open calls as never ending.
+// operations returns the history. Open calls never end in it.
 func (r *Recorder) operations() []porcupine.Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +163,8 @@ func (r *Recorder) Len() (answered, unknown int) {
 	return len(r.done), len(r.open)
 }
 
-// WantReads returns an error unless each client had at least so many reads answered: writes alone can be explained in any order,
-// and prove nothing.
+// WantReads returns an error unless every client had at least this many reads answered: writes alone can be explained in any
+// order, and prove nothing.
 func (r *Recorder) WantReads(each int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,8 +196,8 @@ func (e *NotLinearizableError) Draw(w io.Writer) error {
 	return porcupine.Visualize(model(), e.info, w)
 }
 
-// Check returns nil if the history is linearizable, a *NotLinearizableError if it is
-// not, and ErrUndecided after limit. The recorder may be used on.
+// Check returns nil if the history is linearizable, a *NotLinearizableError if it is not, and ErrUndecided after limit. The
+// recorder can be used afterwards.
 func (r *Recorder) Check(limit time.Duration) error {
 	all := r.operations()
 	verdict, info := porcupine.CheckOperationsVerbose(model(), all, limit)
@@ -211,8 +211,8 @@ func (r *Recorder) Check(limit time.Duration) error {
 	return ErrUndecided
 }
 
-// Verdict is Check for a test: it leaves a drawing of a history that is not linearizable, in the artefact of that name, and its
-// error says where.
+// Verdict is Check for a test. If the history is not linearizable, Verdict draws it in the artefact of that name, and its error
+// says where.
 func (r *Recorder) Verdict(limit time.Duration, artefact string) error {
 	err := r.Check(limit)
 	bad, ok := errors.AsType[*NotLinearizableError](err)

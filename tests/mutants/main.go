@@ -4,7 +4,7 @@
 //
 //	Red: ./persdb/commitlog TestStore_Commit_Fencing
 //
-// Without the name of a test it is all of the package's.
+// Without the name of a test, all tests of the package run, and one of them must turn red.
 //
 // The tree stays as it is: the tests run with go's -overlay.
 package main

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// guard is a test that must turn red, or with no name a package of which one must.
+// guard is a test that must turn red. Without a test name, any test of the package must.
 type guard struct{ pkg, test string }
 
 func (g guard) String() string { return g.pkg + " " + g.test }

@@ -40,7 +40,7 @@ func (c cluster) decisions(ctx context.Context, start time.Time) ([]decision, er
 	return since, nil
 }
 
-// reconcile waits until one slave is left, and returns how many there were at last.
+// reconcile waits until one slave is left, and returns the last known number.
 func (c cluster) reconcile(ctx context.Context, limit time.Duration) (slaves int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -71,7 +71,8 @@ func get[T any](ctx context.Context, url string) (v T, err error) {
 	return api.Decode[T](r)
 }
 
-// checkDecisions is nil if slaves came, one window has all the reads of the burst, and the slaves went.
+// checkDecisions returns nil if slaves were added, one window has all the reads of the burst, and the slaves were
+// removed again.
 func checkDecisions(decisions []decision, s scenes) error {
 	burst, most, largest := 0, 0, 0
 	if b := s.byName[sceneBurst]; b != nil {

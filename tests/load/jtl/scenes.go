@@ -110,7 +110,7 @@ func (s *scenes) add(value func(string) string) error {
 	return nil
 }
 
-// check is nil if every scene was played and no request failed.
+// check returns nil if every scene was played and no request failed.
 func (s scenes) check() error {
 	var errs []error
 	for _, name := range []string{sceneRamp, sceneBurst, sceneSteady, sceneQuiet} {
