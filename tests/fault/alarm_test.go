@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// alarm is a state in which the broker takes no messages from publishers, as commands of rabbitmqctl.
+// alarm is a state in which the broker takes no messages from publishers. Arguments of rabbitmqctl begin and end it.
 type alarm struct{ begin, end []string }
 
 var (
@@ -23,8 +23,8 @@ const (
 	// to take no messages: a refusal must not wait for the deadline.
 	alarmDeadline = 10 * time.Second
 	refusalLimit  = alarmDeadline - 2*time.Second
-	// moreGoroutines is how many goroutines a process may have more than before an alarm: many less than the requests that
-	// the load sends meanwhile, and more than all its clients need.
+	// moreGoroutines is by how much the number of goroutines of a process may grow under an alarm: far fewer than the requests that
+	// the load sends during the alarm, and more than all its clients need.
 	moreGoroutines = 100
 )
 
@@ -42,8 +42,8 @@ func (a alarm) clear(rabbit *testenv.Service) func(testing.TB) {
 	}
 }
 
-// lasts raises the alarm under load. Calls are refused soon with 503 and Retry-After, and with nothing else once those in flight
-// have come to their end; nothing piles up meanwhile. Without the alarm calls are answered again.
+// lasts raises the alarm under load. Calls are soon refused with 503 and Retry-After, and with nothing else once the calls in
+// flight have ended. No goroutines pile up. After the alarm, calls are answered again.
 func (a alarm) lasts(t *testing.T, l *load) {
 	t.Helper()
 	alerts, before := l.sys.watchAlerts(t), l.sys.goroutines(t)
@@ -68,7 +68,8 @@ func (a alarm) lasts(t *testing.T, l *load) {
 }
 
 // refusedSoon waits until the orchestrator knows that the broker takes no messages, and then for the first refusal of a write
-// and of a read. Those that are sent before all parts know it may wait for their deadline, so others are sent meanwhile.
+// and of a read. Requests that are sent before all parts know it may wait until their deadline, so more requests are sent while
+// they wait.
 func (s *system) refusedSoon(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -86,7 +87,7 @@ func (s *system) refusedSoon(t *testing.T) {
 				if refused() == nil {
 					select {
 					case first <- struct{}{}:
-					default: // another one was the first
+					default: // another request was refused first
 					}
 				}
 			}()
@@ -103,7 +104,7 @@ func (s *system) refusedSoon(t *testing.T) {
 	}
 }
 
-// refusedWrite sends one write, which must be refused for now.
+// refusedWrite sends one write, which must be refused with 503.
 func (s *system) refusedWrite() error {
 	a, err := s.try(context.Background(), http.MethodPost, "/db/execute", []string{"CREATE TABLE refused(n)"})
 	if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
@@ -112,7 +113,7 @@ func (s *system) refusedWrite() error {
 	return nil
 }
 
-// goroutines is how many goroutines each process of the system has.
+// goroutines returns the number of goroutines of each process of the system.
 func (s *system) goroutines(t *testing.T) map[string]float64 {
 	t.Helper()
 	at := map[string]string{"up": s.orchestrator}

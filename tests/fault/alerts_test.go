@@ -17,7 +17,7 @@ import (
 	"rideshare/persdb/archive/place"
 )
 
-// watchAlerts starts a Prometheus beside the system and its present workers. limits are as promtest.Watch has them.
+// watchAlerts starts a Prometheus beside the system and its present workers. limits are those of promtest.Watch.
 func (s *system) watchAlerts(t *testing.T, limits ...string) *promtest.Alerts {
 	t.Helper()
 	workers := s.cluster(t).all()
@@ -33,8 +33,8 @@ func (s *system) watchAlerts(t *testing.T, limits ...string) *promtest.Alerts {
 	return promtest.Watch(t, filepath.Join("..", "..", "deploy", "prometheus"), parts, limits...)
 }
 
-// Alerts fire while the archive's folder is away, when another persdb writes the archive, and when the database is full. The
-// alerts of other faults are in the tests of those faults.
+// Alerts fire while the archive's folder is missing, when another persdb writes the archive, and when the database is full. The
+// tests of other faults check the alerts of those faults.
 func TestAlerts_ArchiveAndDatabase(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, shared(t), 1)
@@ -90,9 +90,9 @@ func TestAlerts_ArchiveAndDatabase(t *testing.T) {
 	alerts.Await(t, "RideshareDatabaseNearItsLimit", "RideshareFull")
 }
 
-// Alerts fire when an audit finds that the cache has another answer than a slave, whose replica somebody has changed, and while a
-// slave stands still and does not follow. The check comes after the first alert: it has the replica made again, which is an alert
-// too, maybe before its own audit of the cache reads it.
+// Alerts fire when an audit of the cache finds that a slave, whose replica was changed, answers differently, and while a stopped
+// slave does not follow the log. The consistency check runs only after the first alert: it makes the slave build its replica
+// again, which is an alert too, maybe before the audit of the cache has read the replica.
 func TestAlerts_Replica(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, slowSession, "CACHE_AUDIT=100ms")
@@ -115,7 +115,7 @@ func TestAlerts_Replica(t *testing.T) {
 		sys.exec(t, "INSERT INTO t(n) VALUES(0)")
 	}
 	alerts.Await(t, "RideshareReplicaLags")
-	// It may have been replaced by now.
+	// The slave may have been replaced already.
 	if err := syscall.Kill(slave, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Error(err)
 	}
@@ -139,7 +139,7 @@ func changeReplica(t *testing.T, pid int, statement string) {
 	}
 }
 
-// deadLetter sends a dead letter that nobody can read. The next master drops it.
+// deadLetter sends a dead letter that cannot be decoded. The next master drops it.
 func (s *system) deadLetter(t *testing.T) {
 	t.Helper()
 	err := s.atBroker(func(ch *amqp091.Channel) error {

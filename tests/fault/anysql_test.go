@@ -21,25 +21,26 @@ import (
 )
 
 const (
-	// anyForEnv is how long generated SQL meets faults, as a Go duration.
+	// anyForEnv names the variable for how long generated SQL runs under faults, as a Go duration.
 	anyForEnv  = "RIDESHARE_ANYSQL_FOR"
 	anyFor     = 20 * time.Second
 	anyClients = 3
-	// endless is a statement that ends by a limit only.
+	// endless is a statement that only a limit ends.
 	endless = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM x) SELECT count(*) FROM x"
 )
 
-// anyWrite is what is known of one operation of the generated SQL. Its last statement leaves a row with its name.
+// anyWrite is one operation of the generated SQL and what its client knows about it. The operation's last statement
+// inserts a row with the operation's name.
 type anyWrite struct {
 	name     string
 	atomic   bool
 	answered bool
-	kept     bool   // the last statement was answered as done
-	accepted string // the id under which a queue took it
-	maybe    bool   // its outcome was once not known
+	kept     bool   // the answer says that the last statement was executed
+	accepted string // the id under which the operation was accepted into the queue
+	maybe    bool   // some try had an unknown outcome
 }
 
-// compare checks how often the write's row is there.
+// compare checks how often the database has the row of the write.
 func (w *anyWrite) compare(found int) error {
 	least, most := 0, 1
 	switch {
@@ -86,7 +87,7 @@ func (a *anySQL) run(ctx context.Context, client int) {
 	}
 }
 
-// onTheWire is a statement as the SQL form takes it.
+// onTheWire returns the JSON form of a statement.
 func onTheWire(s *dbaas.Statement) any {
 	switch {
 	case len(s.Named) > 0:
@@ -134,7 +135,7 @@ func (a *anySQL) write(ctx context.Context, w *anyWrite, statements []any, rnd *
 		path += "&queue"
 	}
 	for patience := rnd.IntN(8); ; patience-- {
-		// A call that has begun has an answer, also when the clients are to end.
+		// A call that has begun gets its answer, even when the clients are told to end.
 		got, err := a.sys.post(context.WithoutCancel(ctx), a.fail, path, statements, "Idempotency-Key", w.name)
 		if err == nil && a.ended(w, &got, len(statements)) {
 			return
@@ -147,7 +148,7 @@ func (a *anySQL) write(ctx context.Context, w *anyWrite, statements []any, rnd *
 	}
 }
 
-// ended takes an answer and reports whether the write has ended with it.
+// ended records an answer and reports whether it is final.
 func (a *anySQL) ended(w *anyWrite, got *answer, statements int) bool {
 	switch got.status {
 	case http.StatusOK:
@@ -174,7 +175,8 @@ func (a *anySQL) ended(w *anyWrite, got *answer, statements int) bool {
 	}
 }
 
-// verdict compares what was done with what the clients were told, once no accepted write is pending any more.
+// verdict waits until no accepted write is pending, and then compares the database with the answers that the clients
+// got.
 func (a *anySQL) verdict(t *testing.T) error {
 	t.Helper()
 	a.end()
@@ -221,8 +223,8 @@ func (a *anySQL) awaitEnd(t *testing.T, w *anyWrite) {
 	})
 }
 
-// keptReplicas fails the test if any worker, also one that has died since, discarded its replica: it
-// had an entry that did not fit, or other rows than persdb.
+// keptReplicas fails the test if any worker, even one that has died since, discarded its replica because an entry did
+// not fit or because its rows differed from persdb's.
 func (s *system) keptReplicas(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(s.logFile())
@@ -236,8 +238,8 @@ func (s *system) keptReplicas(t *testing.T) {
 	}
 }
 
-// Whatever SQL clients send while processes die, no write is lost, doubled or done after a refusal, no
-// accepted one stays pending, slow ones hold nobody up for good, and every replica equals persdb.
+// Whatever SQL clients send while processes die, no write is lost, doubled or done after a refusal, no accepted write
+// stays pending, slow statements do not block others for good, and every replica equals persdb.
 func TestSystem_AnySQLUnderFaults_ReplicasEqual(t *testing.T) {
 	t.Parallel()
 	lasts := anyFor

@@ -24,20 +24,21 @@ import (
 	"rideshare/persdb/restore"
 )
 
-// kept is a data folder whose log of some past hours is archived in small segments, and what its tables were at each position.
+// kept is a data folder with a log of some past hours, which is archived in small segments, and the hashes of its tables at
+// each position.
 type kept struct {
 	dir, folder string
 	hashes      map[dbaas.Seq]map[string]string
 }
 
-// keptEntries is how many entries there are, twenty minutes apart.
+// keptEntries is the number of entries. They are twenty minutes apart.
 const keptEntries = 12
 
 func storeConfig(dir string) commitlog.Config {
 	return commitlog.Config{Dir: dir, Schema: rideschema.Create(), Protected: rideschema.Protected()}
 }
 
-// makeKept makes one. Its newest entry is more than an hour old. By the clock of those who archive it no hour is past, so
+// makeKept makes a kept. Its newest entry is more than an hour old. By the clock of the archive's writers no hour is over, so
 // nothing is merged or removed yet.
 func makeKept(t *testing.T) *kept {
 	t.Helper()
@@ -77,7 +78,7 @@ func makeKept(t *testing.T) *kept {
 	return k
 }
 
-// remember keeps what the tables are now.
+// remember keeps the hashes of the tables as they are now.
 func (k *kept) remember(t *testing.T, s *commitlog.Store) {
 	t.Helper()
 	h, err := s.Hashes(t.Context())
@@ -87,7 +88,8 @@ func (k *kept) remember(t *testing.T, s *commitlog.Store) {
 	k.hashes[h.Seq] = h.Tables
 }
 
-// persdb returns the command that serves the folder and takes care of the archive, with a point at which it dies.
+// persdb returns the command of a persdb that serves the folder, maintains the archive, and dies at the point if it is not
+// empty.
 func (k *kept) persdb(ctx context.Context, t *testing.T, point failpoint.Point) *exec.Cmd {
 	t.Helper()
 	path, err := failableBinary()
@@ -115,8 +117,8 @@ func (k *kept) die(t *testing.T, point failpoint.Point) {
 	}
 }
 
-// check verifies the archive, and restores each position that can be restored, which must be as it was. It returns how many
-// segments there are.
+// check verifies the archive and restores each position that can be restored: its tables must be as they were. It returns the
+// number of segments.
 func (k *kept) check(t *testing.T, after string) (segments int) {
 	t.Helper()
 	report, err := restore.Verify(t.Context(), storeConfig(t.TempDir()), place.Folder(k.folder), dbaas.ClusterID{}, func(string) {})
@@ -139,7 +141,7 @@ func (k *kept) check(t *testing.T, after string) (segments int) {
 	return len(c.Segments)
 }
 
-// checkPosition restores a position.
+// checkPosition restores a position and compares the tables.
 func (k *kept) checkPosition(t *testing.T, after string, seq dbaas.Seq) {
 	t.Helper()
 	cfg := storeConfig(filepath.Join(t.TempDir(), "restored"))
@@ -159,8 +161,8 @@ func (k *kept) checkPosition(t *testing.T, after string, seq dbaas.Seq) {
 	}
 }
 
-// persdb dies while it merges segments and removes old objects, at each step and more than once: verify passes each time, and a
-// restore equals the model. The next process finishes the work.
+// persdb dies while it merges segments and removes old objects, at each step and more than once. Each time the archive
+// verifies, and a restore gives the tables as they were. The next process finishes the work.
 func TestArchive_KilledWhileMergingAndRemoving_RestoreEqualsTheModel(t *testing.T) {
 	t.Parallel()
 	k := makeKept(t)
@@ -172,13 +174,13 @@ func TestArchive_KilledWhileMergingAndRemoving_RestoreEqualsTheModel(t *testing.
 		k.die(t, point)
 		k.check(t, "after a death at "+string(point))
 	}
-	cmd := k.persdb(context.Background(), t, "") // endPart ends it
+	cmd := k.persdb(context.Background(), t, "") // endPart ends the process
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { endPart(t, "persdb", cmd) })
 	testenv.Eventually(t, healLimit, func() error { return k.tidied(t.Context()) })
-	endPart(t, "persdb", cmd) // else it could remove an object that is being verified
+	endPart(t, "persdb", cmd) // a running persdb could remove an object that is being verified
 	t.Logf("%d segments became %d", before, k.check(t, "at the end"))
 }
 

@@ -16,7 +16,7 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// onlyCatalog returns the catalog of the only cluster that a folder has.
+// onlyCatalog returns the catalog of the folder's only cluster.
 func onlyCatalog(ctx context.Context, folder string) (*archive.Catalog, error) {
 	clusters, err := archive.Clusters(ctx, place.Folder(folder))
 	if err == nil && len(clusters) != 1 {
@@ -28,7 +28,7 @@ func onlyCatalog(ctx context.Context, folder string) (*archive.Catalog, error) {
 	return archive.Read(ctx, place.Folder(folder), clusters[0])
 }
 
-// archivedUpTo returns an error until the archive has everything up to the store's head.
+// archivedUpTo returns an error until the archive has all entries up to the store's head.
 func archivedUpTo(t *testing.T, folder string, store *client.Client) error {
 	t.Helper()
 	head, err := store.Head(t.Context())

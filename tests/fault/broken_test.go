@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/failpoint"
 )
 
-// The checks are worth what they notice: with each promise broken on purpose the same clients and
-// the same checks must find fault, and the one that it is.
+// A check proves something only if it can fail: with each promise broken on purpose, the same clients and checks must
+// fail, and name the broken promise.
 func TestSystem_Broken_HistoryNotices(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []struct {
@@ -40,8 +40,8 @@ func TestSystem_Broken_HistoryNotices(t *testing.T) {
 // brokenFor is how long a broken system is attacked.
 const brokenFor = 15 * time.Second
 
-// killBeforeAck lets the master die between its answer to a write and the acknowledgement, so that the next one gets the
-// write too.
+// killBeforeAck makes the master die between its answer to a write and the acknowledgement of the message, so that the
+// next master gets the write too.
 func killBeforeAck(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	master := h.sys.pick("master")

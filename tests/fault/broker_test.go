@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Whatever happens to the broker under load, calls are answered as agreed, and
-// when it is healed the system is whole again by itself and nothing is lost or doubled.
+// Whatever happens to the broker under load, calls get answers that the API documents. When the broker is healed, the system
+// becomes whole by itself and nothing is lost or doubled.
 func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 	t.Parallel()
 	on := startServices(t)
@@ -29,12 +29,12 @@ func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 	}
 }
 
-// queueAge is how old a queue has to be before the broker is killed: RabbitMQ 3.10 never gives a
-// leader to a quorum queue that was younger than a few seconds then.
+// queueAge is how old a queue has to be before the broker is killed: if a quorum queue is younger than a few seconds,
+// RabbitMQ 3.10 never elects a leader for it after the restart.
 const queueAge = 8 * time.Second
 
 // While the broker is dead every write is refused, and every read that the cache does not answer. None hangs. The read cache
-// may go on: persdb still tells the orchestrator that nothing was committed.
+// may go on answering: persdb still tells the orchestrator that nothing was committed.
 func brokerKilled(t *testing.T, l *load) {
 	t.Helper()
 	alerts := l.sys.watchAlerts(t)
@@ -45,7 +45,7 @@ func brokerKilled(t *testing.T, l *load) {
 	l.sys.rabbit.Start(t)
 }
 
-// Twice: the second time, connections that have just come back are lost.
+// The broker is killed twice: the second time, connections that have just come back are lost.
 func connectionsClosed(t *testing.T, l *load) {
 	t.Helper()
 	for range 2 {
@@ -54,7 +54,7 @@ func connectionsClosed(t *testing.T, l *load) {
 	}
 }
 
-// Work queues are deleted under their consumers, twice: they are made anew by those who need them.
+// Work queues are deleted under their consumers, twice: their consumers declare them again.
 func TestSystem_QueuesDeleted_MadeAnewAndNothingLost(t *testing.T) {
 	t.Parallel()
 	on := shared(t)

@@ -23,8 +23,7 @@ type answer struct {
 	body   []byte
 }
 
-// try sends one request to the orchestrator; headers are names and values by
-// turns. An error means that there was no answer.
+// try sends one request to the orchestrator. headers alternates names and values. An error means that there was no answer.
 func (s *system) try(ctx context.Context, method, path string, body any, headers ...string) (answer, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -40,7 +39,8 @@ func (s *system) try(ctx context.Context, method, path string, body any, headers
 	return s.send(req)
 }
 
-// post is try for calls of db/*, which must be answered soon after their deadline, well or not: fail is told of any other.
+// post is try for calls of db/*, which must be answered, with success or not, soon after their deadline at the latest.
+// fail is called if the call took longer.
 func (s *system) post(ctx context.Context, fail func(error), path string, body any, headers ...string) (answer, error) {
 	began := time.Now()
 	a, err := s.try(ctx, http.MethodPost, path, body, headers...)
@@ -67,7 +67,7 @@ func (s *system) send(req *http.Request) (answer, error) {
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
 
-// get reads a JSON answer that must be 200.
+// get decodes a JSON answer whose status must be 200.
 func get[T any](s *system, path string) (T, error) {
 	var v T
 	a, err := s.try(context.Background(), http.MethodGet, path, nil)
@@ -91,7 +91,7 @@ type results struct {
 // exec runs statements as one transaction, which must succeed.
 func (s *system) exec(t *testing.T, statements ...string) {
 	t.Helper()
-	key := fmt.Sprintf("exec-%d", time.Now().UnixNano()) // It makes it safe to ask again.
+	key := fmt.Sprintf("exec-%d", time.Now().UnixNano()) // With the key the request can be repeated safely.
 	testenv.Eventually(t, healLimit, func() error {
 		a, err := s.try(t.Context(), http.MethodPost, "/db/execute?transaction", statements, "Idempotency-Key", key)
 		if err != nil || a.status != http.StatusOK {
@@ -114,7 +114,7 @@ func (s *system) rows(t *testing.T, query string) [][]json.RawMessage {
 	return rows
 }
 
-// query is rows of a system that may refuse it.
+// query is rows for a system that may refuse the read.
 func (s *system) query(query string) ([][]json.RawMessage, error) {
 	a, err := s.try(context.Background(), http.MethodPost, "/db/query", []string{query})
 	if err == nil && a.status != http.StatusOK {
@@ -161,7 +161,7 @@ func (s *system) cluster(t *testing.T) cluster {
 	return c
 }
 
-// pids are those of the workers with that role, ascending.
+// pids returns the pids of the workers with that role, ascending.
 func (c cluster) pids(role string) []int {
 	var pids []int
 	for _, m := range c.Members {
@@ -173,13 +173,12 @@ func (c cluster) pids(role string) []int {
 	return pids
 }
 
-// all are the pids of all workers, ascending.
+// all returns the pids of all workers, ascending.
 func (c cluster) all() []int {
 	return slices.Sorted(slices.Values(append(c.pids("master"), c.pids("slave")...)))
 }
 
-// awaitWhole waits until the system says that it is ready, and has one master and that
-// many slaves, all of them ready.
+// awaitWhole waits until the system answers that it is ready, with one master and slaves slaves, all of them ready.
 func (s *system) awaitWhole(t *testing.T, slaves int) cluster {
 	t.Helper()
 	var c cluster
@@ -189,7 +188,7 @@ func (s *system) awaitWhole(t *testing.T, slaves int) cluster {
 			return err
 		}
 		unready := slices.ContainsFunc(c.Members, func(m member) bool { return !m.Ready })
-		if len(c.pids("master")) != 1 || len(c.pids("slave")) != slaves || unready || c.Epoch == 0 { // 0: persdb has not told it in time
+		if len(c.pids("master")) != 1 || len(c.pids("slave")) != slaves || unready || c.Epoch == 0 { // epoch 0: persdb has not answered in time
 			return fmt.Errorf("got %+v, want one master and %d slaves, all ready", c, slaves)
 		}
 		_, err = get[json.RawMessage](s, "/readyz")

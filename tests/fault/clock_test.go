@@ -8,11 +8,11 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// clockShift is by how many seconds clocks are wrong. It is more than any request has time (patience): a deadline that went
-// from one clock to another would have passed at once, or never.
+// clockShift is by how many seconds clocks are wrong. It is more than the time limit of any request: if a deadline were sent
+// from one clock to another, it would pass at once, or never.
 const clockShift = 40
 
-// shifted builds a binary whose clock is wrong, and returns its path.
+// shifted builds a binary whose clock is wrong by that many seconds, and returns its path.
 func shifted(t *testing.T, seconds int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rideshare"+strconv.Itoa(seconds))
@@ -22,8 +22,8 @@ func shifted(t *testing.T, seconds int) string {
 	return path
 }
 
-// While the clocks of persdb and of the workers are wrong, each in another direction, every request is answered as ever, and an
-// alert tells of it.
+// While the clocks of persdb and of the workers are wrong, each in another direction, every request is answered, and an alert
+// fires.
 func TestClocks_Differ_NoRequestFails(t *testing.T) {
 	t.Parallel()
 	ahead, behind := shifted(t, clockShift), shifted(t, -clockShift)

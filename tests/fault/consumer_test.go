@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// resumesEnv is how often each consumer of the change feed dies and resumes.
+	// resumesEnv names the variable for how often each consumer of the change feed dies and resumes.
 	resumesEnv = "RIDESHARE_CONSUMER_RESUMES"
 	resumes    = 250
-	// masterDeaths is how many masters die meanwhile.
+	// masterDeaths is how many masters die during the test.
 	masterDeaths = 3
 )
 
-// consumer reads the change feed of any orchestrator, and dies after a few events, be it in the middle of one.
+// consumer reads the change feed of any orchestrator, and dies after a few events, sometimes in the middle of an event.
 type consumer struct {
 	feedtest.Consumer
 
@@ -37,7 +37,7 @@ type consumer struct {
 	resumed atomic.Int64
 }
 
-// once resumes, takes at most so many events, and dies. An error is what must not be.
+// once resumes, takes at most that many events, and dies. It returns an error only if the feed broke a promise.
 func (c *consumer) once(ctx context.Context, events int) error {
 	url := c.from[c.rnd.IntN(len(c.from))].orchestrator + "/api/v1/changes?after=0"
 	if c.Tables != nil {
@@ -81,7 +81,7 @@ func (c *consumer) run(ctx context.Context) error {
 }
 
 // Consumers of the change feed, with and without tables, are killed and resumed over two orchestrators while masters die
-// under a load: each of them has every change exactly once by seq, equal to the log.
+// under a load: each consumer has every change exactly once by seq, equal to the log.
 func TestChanges_ConsumersKilledWhileMastersDie_EveryChangeOnce(t *testing.T) {
 	t.Parallel()
 	want := int64(resumes)
@@ -128,7 +128,7 @@ func TestChanges_ConsumersKilledWhileMastersDie_EveryChangeOnce(t *testing.T) {
 	checkConsumers(t, s, l, consumers)
 }
 
-// awaitResumed waits until each consumer has resumed so many times.
+// awaitResumed waits until each consumer has resumed that many times.
 func awaitResumed(ctx context.Context, t *testing.T, consumers []*consumer, want int64) {
 	t.Helper()
 	testenv.Eventually(t, 5*time.Minute, func() error {
@@ -144,7 +144,7 @@ func awaitResumed(ctx context.Context, t *testing.T, consumers []*consumer, want
 	})
 }
 
-// checkConsumers lets each consumer read up to a last commit, and compares.
+// checkConsumers makes a last commit, lets each consumer read up to it, and compares what they have with the log.
 func checkConsumers(t *testing.T, s *split, l *load, consumers []*consumer) {
 	t.Helper()
 	l.sys.exec(t, "INSERT INTO beside VALUES('last')")

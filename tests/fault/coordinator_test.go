@@ -14,7 +14,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// session is how long ZooKeeper keeps what a silent worker registered.
+// session is how long ZooKeeper keeps the registration of a worker that it does not hear.
 const session = 6 * time.Second
 
 // While ZooKeeper is dead, for longer than the workers' sessions, writes and reads are
@@ -29,7 +29,7 @@ func TestSystem_CoordinatorKilled_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	l.awaitProgress(t)
 	sys.zoo.Start(t)
 	sys.awaitWhole(t, 2)
-	outlast(t, session) // for what an end of the sessions would bring about
+	outlast(t, session) // long enough that the end of the sessions would show
 	if after := sys.awaitWhole(t, 2); after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
 		t.Errorf("after the outage: got %+v, want the workers and the epoch of before, %+v", after, before)
 	}
@@ -55,9 +55,9 @@ func TestSystem_CoordinatorFrozen_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	l.await(t, 2)
 }
 
-// ZooKeeper loses all its data: writes and reads are answered meanwhile, the same workers register again with their roles, and
-// the wanted number of slaves, which is not the setting, is there again. Nobody is replaced or promoted for it. When
-// the master dies after that, the next one follows in a later epoch.
+// ZooKeeper loses all its data. Writes and reads are still answered, the same workers register again with their roles, and the
+// wanted number of slaves, which differs from the setting, is restored. No worker is replaced or promoted. When the master
+// dies after that, the next master has a later epoch.
 func TestSystem_CoordinatorDataLost_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, ownCoordinator(t), 1, slowSession, patient)
@@ -69,7 +69,7 @@ func TestSystem_CoordinatorDataLost_ServiceGoesOnAndNothingChanges(t *testing.T)
 	sys.zoo.Start(t)
 	sys.awaitUnmarked(t)
 	sys.awaitRegistered(t, before)
-	outlast(t, 20*time.Second) // a session: for what the loss would bring about
+	outlast(t, 20*time.Second) // a session: long enough that a consequence of the loss would show
 	if after := sys.awaitWhole(t, 2); after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
 		t.Errorf("after the loss: got %+v, want the workers and the epoch of before, %+v", after, before)
 	}
@@ -85,7 +85,7 @@ func TestSystem_CoordinatorDataLost_ServiceGoesOnAndNothingChanges(t *testing.T)
 	l.await(t, 2)
 }
 
-// inCoordinator does something in a session of the test's own.
+// inCoordinator calls do in a ZooKeeper session of the test's own.
 func (s *system) inCoordinator(t *testing.T, do func(coord.Session) error) error {
 	t.Helper()
 	k, err := zookeeper.New(zookeeper.Config{URL: s.zoo.URL + "/" + s.id, Log: slog.New(slog.DiscardHandler)})
@@ -112,7 +112,7 @@ func (s *system) wantSlaves(t *testing.T, n int) {
 	}
 }
 
-// markName is a value that nobody but the test writes.
+// markName is a value that only the test writes.
 const markName = "mark-of-the-test"
 
 func (s *system) mark(t *testing.T) {
@@ -122,7 +122,7 @@ func (s *system) mark(t *testing.T) {
 	}
 }
 
-// awaitUnmarked waits until the coordinator says that the mark is not there.
+// awaitUnmarked waits until the coordinator answers that the mark does not exist.
 func (s *system) awaitUnmarked(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -158,7 +158,7 @@ func (s *system) awaitRegistered(t *testing.T, want cluster) {
 	})
 }
 
-// outlast waits until something that is bounded by d must have happened.
+// outlast waits for d, after which something that takes at most d must have happened.
 func outlast(t *testing.T, d time.Duration) {
 	t.Helper()
 	if err := pause(t.Context(), d); err != nil {

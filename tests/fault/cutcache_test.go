@@ -11,11 +11,12 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// headLife is how long the read cache answers without having heard from persdb.
+// headLife is how long the read cache answers without news from persdb.
 const headLife = 2 * time.Second
 
-// An orchestrator that is cut off from persdb and the broker cannot learn what others acknowledge. Its cache then answers
-// reads of level none only, however old the answer is; no other read gets an old answer. Afterwards it serves as before.
+// An orchestrator that is cut off from persdb and the broker cannot learn what other orchestrators acknowledge. Its cache
+// then answers only reads of level none, however old the answer is; no other read gets an old answer. When the networks
+// are back, the orchestrator serves as before.
 func TestOrchestrators_CutOff_CacheIsNotStale(t *testing.T) {
 	t.Parallel()
 	s := startSplit(t, shared(t), 1)
@@ -55,7 +56,7 @@ func TestOrchestrators_CutOff_CacheIsNotStale(t *testing.T) {
 	testenv.Eventually(t, healLimit, func() error { return second.cached(t, "weak", "1") })
 }
 
-// readN reads the only value of the table t. n is empty without an answer.
+// readN reads the only value of the table t. n is empty if there was no answer.
 func (o orchestrator) readN(t *testing.T, level string) (status int, n, from string) {
 	t.Helper()
 	a, err := o.try(t.Context(), http.MethodPost, "/db/query?timeout=1s&level="+level, []string{"SELECT n FROM t WHERE id = 1"})
@@ -69,7 +70,7 @@ func (o orchestrator) readN(t *testing.T, level string) (status int, n, from str
 	return a.status, n, a.header.Get("X-Cache")
 }
 
-// cached returns nil if the cache answers want.
+// cached returns nil if the cache answers with want.
 func (o orchestrator) cached(t *testing.T, level, want string) error {
 	t.Helper()
 	if status, n, from := o.readN(t, level); status != http.StatusOK || n != want || from != "HIT" {

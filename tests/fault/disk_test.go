@@ -11,14 +11,15 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// diskSize has room for what persdb keeps back, twice, and for the database.
+// diskSize is twice the space that persdb reserves, and room for the database.
 const diskSize = 128 << 20
 
-// insertMiB needs room on the disk, and in the tables.
+// insertMiB inserts a row of one MiB.
 const insertMiB = "INSERT INTO ballast(x) VALUES(zeroblob(1048576))"
 
-// persdb's disk is full under load: growth is refused at once and the answer says why, reads are answered, deletes pass, and
-// the role of a killed master moves. With room again, all is taken without a restart, and nothing is lost or doubled.
+// persdb's disk is full under load. Writes that need room are refused at once and the answer says why, reads are answered,
+// deletes succeed, and a slave takes over from a killed master. With room again, all writes succeed without a restart, and
+// nothing is lost or doubled.
 func TestPersdb_DiskFull_GrowthRefusedUntilThereIsRoom(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, shared(t), 2)
@@ -50,8 +51,8 @@ func TestPersdb_DiskFull_GrowthRefusedUntilThereIsRoom(t *testing.T) {
 	s.checkLog(t)
 }
 
-// refusedForRoom checks what the system says while persdb's disk is full: to a write that needs room, and to those who
-// look after the system.
+// refusedForRoom checks what the system says while persdb's disk is full: in the answer to a write that needs room, in
+// readiness and in GET cluster.
 func (o orchestrator) refusedForRoom(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -77,7 +78,7 @@ func (o orchestrator) refusedForRoom(t *testing.T) {
 	}
 }
 
-// persdb's disk turns read-only under load, as disks do that fail: no write is acknowledged and reads are answered. persdb is
+// persdb's disk turns read-only under load, as failing disks do: no write is acknowledged and reads are answered. persdb is
 // killed and started again on a copy of the disk: the system is whole, nothing is lost or doubled.
 func TestPersdb_DiskTurnsReadOnly_NothingAcknowledgedUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -105,7 +106,7 @@ func TestPersdb_DiskTurnsReadOnly_NothingAcknowledgedUntilItIsReplaced(t *testin
 	s.checkLog(t)
 }
 
-// endParts ends an orchestrator and the parts that it works with, so that persdb's file can be looked at.
+// endParts ends an orchestrator and the parts that it works with, so that the test can read persdb's file.
 func (s *split) endParts(t *testing.T, o orchestrator) {
 	t.Helper()
 	endPart(t, "orchestrator", o.cmd)

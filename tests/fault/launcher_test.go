@@ -18,16 +18,16 @@ import (
 	"rideshare/persdb/client"
 )
 
-// launcherGate is between the orchestrators of a system and its launcher. It refuses calls, and lets starts wait.
+// launcherGate is a proxy between the orchestrators of a system and its launcher. It can refuse calls and delay starts.
 type launcherGate struct {
 	mu      sync.Mutex // guards the fields below
 	refused map[string]bool
 	calls   map[string]int // by path
-	turns   chan struct{}  // each start waits for one; nil: none waits
-	over    chan struct{}  // closed at the test's end
+	turns   chan struct{}  // each start waits for a turn; nil: no start waits
+	over    chan struct{}  // closed when the test ends
 }
 
-// guardLauncher puts a gate before the launcher, for the orchestrators that are started from now on.
+// guardLauncher puts a gate before the launcher. Orchestrators that are started afterwards call the gate.
 func (s *split) guardLauncher(t *testing.T) *launcherGate {
 	t.Helper()
 	target, err := url.Parse(s.launcherURL)
@@ -37,7 +37,7 @@ func (s *split) guardLauncher(t *testing.T) *launcherGate {
 	g := &launcherGate{refused: map[string]bool{}, calls: map[string]int{}, over: make(chan struct{})}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		// The test's end ends calls in the middle.
+		// The end of the test cuts calls that are still running.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +71,7 @@ func (g *launcherGate) admits(r *http.Request) bool {
 	return !refused
 }
 
-// refuse answers calls of these paths, and of no others, with 500.
+// refuse makes the gate answer calls of these paths, and of no others, with 500.
 func (g *launcherGate) refuse(paths ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +81,7 @@ func (g *launcherGate) refuse(paths ...string) {
 	}
 }
 
-// holdStarts lets starts wait, each for a turn that is sent, or for the channel's end.
+// holdStarts makes each start wait until the test sends a turn on the channel or closes it.
 func (g *launcherGate) holdStarts() chan<- struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,8 +95,9 @@ func (g *launcherGate) count(path string) int {
 	return g.calls[path]
 }
 
-// The master stands still with a commit on its way, and the launcher cannot kill it. Another one is made master all the
-// same, and writes come back. The late commit is refused for its epoch; the old master ends by itself when it wakes up.
+// The master stands still while its commit is under way, and the launcher cannot kill it. Another worker becomes master all
+// the same, and writes succeed again. The late commit is refused because of its epoch. The old master ends by itself when it
+// wakes up.
 func TestLauncher_StoppedMasterCannotBeKilled_FencedAndWritesComeBack(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, shared(t), 2)
@@ -141,7 +142,7 @@ func TestLauncher_StoppedMasterCannotBeKilled_FencedAndWritesComeBack(t *testing
 	o.check(t, l)
 }
 
-// awaitNewMaster waits for another master that serves, in a later epoch, whatever has become of the old one.
+// awaitNewMaster waits until another worker is a serving master in a later epoch. The old master may still run.
 func (s *system) awaitNewMaster(t *testing.T, before cluster) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -158,9 +159,9 @@ func (s *system) awaitNewMaster(t *testing.T, before cluster) {
 	})
 }
 
-// All slaves die, and others cannot be started yet: reads are refused once the grace for that is over, with 503 and
-// Retry-After, and writes go on. Only reads that were handed over before may end with 504. Reads are answered as soon as one
-// slave serves, and all slaves come back.
+// All slaves die, and new ones cannot be started yet. After the grace period reads are refused with 503 and Retry-After, and
+// writes go on. Only reads that were already sent to a slave may end with 504. Reads are answered as soon as one slave
+// serves, and all slaves come back.
 func TestLauncher_AllSlavesKilled_ReadsRefusedOnlyWhileNoneServes(t *testing.T) {
 	t.Parallel()
 	s := startSplit(t, shared(t), 2)
@@ -198,10 +199,10 @@ func TestLauncher_AllSlavesKilled_ReadsRefusedOnlyWhileNoneServes(t *testing.T) 
 	}
 }
 
-// readGrace is how long reads wait for a slave when there is none.
+// readGrace is how long a read waits for a slave while there is none.
 const readGrace = time.Second
 
-// refusedRead sends one read, which must be refused for now.
+// refusedRead sends one read, which must be refused with 503.
 func (s *system) refusedRead() error {
 	a, err := s.try(context.Background(), http.MethodPost, "/db/query", []string{queries[1]})
 	if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
@@ -210,7 +211,7 @@ func (s *system) refusedRead() error {
 	return nil
 }
 
-// awaitReadySlaves waits until that many slaves serve, and no more.
+// awaitReadySlaves waits until exactly that many slaves serve.
 func (s *system) awaitReadySlaves(t *testing.T, want int) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {

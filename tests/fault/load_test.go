@@ -17,7 +17,7 @@ import (
 	"rideshare/tests/history"
 )
 
-// retryAfter is how long a client of the load waits after an answer that is not final.
+// retryAfter is how long a client of the load waits before it repeats a write without a final answer.
 const retryAfter = 20 * time.Millisecond
 
 // quietPause is what a quiet reader waits between reads: two of them make ten in 5 s.
@@ -26,13 +26,12 @@ const quietPause = time.Second
 // writers is how many clients of the load write.
 const writers = 4
 
-// queries are what the readers of the load ask. The read cache may answer the first; only a worker answers the second.
+// queries are the queries of the load's readers. The read cache may answer the first; only a worker answers the second.
 var queries = []string{"SELECT count(*) FROM effects", "SELECT count(*) FROM effects WHERE random() IS NOT NULL"}
 
-// load is a steady stream of writes and reads. Each write adds a row with a name of
-// its own and counts it, in one transaction and with an idempotency key, and is
-// repeated until its answer is final. Each read checks that it sees what was
-// acknowledged before it began.
+// load is a steady stream of writes and reads. Each write adds a row with a unique name and increments a counter, in one
+// transaction and with an idempotency key, and is repeated until its answer is final. Each read checks that it sees all
+// writes that were acknowledged before it began.
 type load struct {
 	sys  *system
 	stop context.CancelFunc
@@ -42,13 +41,13 @@ type load struct {
 
 	acked, reads               atomic.Int64 // answered 200
 	writesRefused, readsFailed atomic.Int64 // answered 503 or 504
-	unknown                    atomic.Int64 // of both, answered 504
-	broken                     atomic.Int64 // of both, not answered since their connections broke
+	unknown                    atomic.Int64 // writes and reads, answered 504
+	broken                     atomic.Int64 // writes and reads without an answer because the connection broke
 	ledger                     *history.Ledger
 
 	mu      sync.Mutex // guards the fields below
 	wrong   []error
-	last    map[string]time.Time // when each reader, by its query, had its last answer
+	last    map[string]time.Time // when each reader, by its query, got its last answer
 	longest time.Duration        // between two answers to a reader
 }
 
@@ -77,7 +76,7 @@ func (l *load) end() {
 	l.all.Wait()
 }
 
-// endWell stops the clients and says what was wrong with the answers. Each call had one.
+// endWell stops the clients and fails the test for each wrong answer and for each call without an answer.
 func (l *load) endWell(t *testing.T) {
 	t.Helper()
 	l.endBroken(t)
@@ -86,7 +85,7 @@ func (l *load) endWell(t *testing.T) {
 	}
 }
 
-// endBroken is endWell where the orchestrator has ended, and its connections with it.
+// endBroken is endWell for a test in which the orchestrator has ended, so that calls may have lost their connections.
 func (l *load) endBroken(t *testing.T) {
 	t.Helper()
 	l.end()
@@ -121,8 +120,8 @@ func (l *load) write(ctx context.Context, writer int) {
 	}
 }
 
-// note keeps what was wrong with an answer, and counts the answers that did not come since their connections broke. One that
-// did not come in time has been told of.
+// note records what was wrong with an answer, and counts calls without an answer because the connection broke. post has
+// already reported an answer that was late.
 func (l *load) note(what string, err error) {
 	if transport, ok := errors.AsType[*url.Error](err); ok {
 		if !transport.Timeout() {
@@ -160,7 +159,7 @@ func (l *load) writeOnce(ctx context.Context, name string) (final bool, err erro
 	return false, l.refusal(a, &l.writesRefused)
 }
 
-// refusal counts an answer that an outage may have; any other one is an error.
+// refusal counts an answer that is allowed in an outage. It returns an error for any other answer.
 func (l *load) refusal(a answer, refused *atomic.Int64) error {
 	switch {
 	case a.status == http.StatusGatewayTimeout:
@@ -208,7 +207,8 @@ func (l *load) answered(query string) {
 	l.last[query] = now
 }
 
-// wantReadsThroughout fails the test if a read failed, or if a reader was without an answer for as long as a write may be.
+// wantReadsThroughout fails the test if a read failed, or if a reader had to wait for an answer as long as a write may
+// wait in a failover.
 func (l *load) wantReadsThroughout(t *testing.T) {
 	t.Helper()
 	if n := l.readsFailed.Load(); n > 0 {
@@ -217,7 +217,7 @@ func (l *load) wantReadsThroughout(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	longest := l.longest
-	for _, last := range l.last { // the reads that wait count too
+	for _, last := range l.last { // reads that still wait count too
 		longest = max(longest, time.Since(last))
 	}
 	if longest >= failoverLimit {
@@ -225,7 +225,7 @@ func (l *load) wantReadsThroughout(t *testing.T) {
 	}
 }
 
-// readOnce returns how many rows there are, -1 if the read was refused as it may be.
+// readOnce returns the number of rows, or -1 if the read was refused in an allowed way.
 func (l *load) readOnce(ctx context.Context, query string) (int64, error) {
 	a, err := l.sys.post(ctx, l.fail, "/db/query", []string{query})
 	if err != nil {
@@ -265,24 +265,24 @@ func (l *load) awaitProgress(t *testing.T) {
 	awaitMore(t, "answered reads", &l.reads, 5)
 }
 
-// awaitRefusal waits until writes and reads are refused as they may be.
+// awaitRefusal waits until writes and reads are refused in an allowed way.
 func (l *load) awaitRefusal(t *testing.T) {
 	t.Helper()
 	awaitMore(t, "refused writes", &l.writesRefused, 8)
 	awaitMore(t, "refused reads", &l.readsFailed, 4)
 }
 
-// awaitFailover waits until writes are acknowledged again after the master's death, as soon as is promised. The answers
-// of a write in the hand of each writer may be those of the dead one.
+// awaitFailover waits until writes are acknowledged again after the master's death, and fails the test if that takes
+// longer than promised. The dead master may have answered the write that each writer has in flight.
 func (l *load) awaitFailover(t *testing.T) {
 	t.Helper()
 	awaitMoreWithin(t, failoverLimit, "acknowledged writes", &l.acked, writers+1)
 }
 
-// sign is how a fault shows: an error as long as it does not.
+// sign checks whether a fault shows. It returns an error as long as the fault does not show.
 type sign func() error
 
-// awaitStruck waits until a fault shows. One that shows nowhere has not struck, and its test proves nothing.
+// awaitStruck waits until a fault shows. If the fault does not show, it had no effect and its test proves nothing.
 func awaitStruck(t *testing.T, shows sign) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -293,7 +293,7 @@ func awaitStruck(t *testing.T, shows sign) {
 	})
 }
 
-// writesRefusedFrom is the sign that writes are refused, or their outcome is not known.
+// writesRefusedFrom returns the sign that writes are refused or have unknown outcomes.
 func (l *load) writesRefusedFrom() sign {
 	before := l.writesRefused.Load()
 	return func() error {
@@ -304,8 +304,8 @@ func (l *load) writesRefusedFrom() sign {
 	}
 }
 
-// await ends a fault: the system is whole, writes and reads are answered, and after the
-// load's end the invariants hold.
+// await is called after a fault. It waits until the system is whole and writes and reads are answered, ends the load,
+// and checks the invariants.
 func (l *load) await(t *testing.T, slaves int) {
 	t.Helper()
 	l.sys.awaitWhole(t, slaves)

@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// binaryDir is where the delivered binary is built, once, by the first test that
-// needs it. TestMain makes and removes it.
+// binaryDir is the directory in which the first test that needs the delivered binary builds it. TestMain makes and
+// removes the directory.
 var binaryDir string
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,8 @@ func runAll(m *testing.M) int {
 	return code
 }
 
-// binary returns the path of the delivered binary. RIDESHARE_FAULT_BINARY names
-// one to test instead of building it, such as one made with -race.
+// binary returns the path of the delivered binary. RIDESHARE_FAULT_BINARY names an existing binary to test instead,
+// such as one that was built with -race.
 var binary = sync.OnceValues(func() (string, error) {
 	if ready := os.Getenv("RIDESHARE_FAULT_BINARY"); ready != "" {
 		return ready, nil

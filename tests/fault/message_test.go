@@ -16,7 +16,7 @@ import (
 	"rideshare/internal/wire"
 )
 
-// publisher sends messages past the orchestrator straight into writeQ.
+// publisher sends messages directly to writeQ, without an orchestrator.
 type publisher struct {
 	load *load
 	conn mq.Conn
@@ -36,7 +36,7 @@ func newPublisher(t *testing.T, l *load) publisher {
 	return publisher{load: l, conn: conn}
 }
 
-// send publishes body until the broker has it.
+// send publishes body until the broker confirms it.
 func (p publisher) send(t *testing.T, body []byte) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -44,7 +44,7 @@ func (p publisher) send(t *testing.T, body []byte) {
 	})
 }
 
-// message is a write as the load has them, ready to be published.
+// message returns the message of a write like those of the load.
 func (p publisher) message(t *testing.T, name string) []byte {
 	t.Helper()
 	p.load.ledger.Acked(name)
@@ -63,7 +63,7 @@ func (p publisher) message(t *testing.T, name string) []byte {
 	return body
 }
 
-// awaitRow waits until the write of that name has its effect.
+// awaitRow waits until the row with that name exists.
 func (l *load) awaitRow(t *testing.T, name string) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -78,8 +78,8 @@ func (l *load) awaitRow(t *testing.T, name string) {
 	})
 }
 
-// The same message comes five times to one master and five times to the next
-// one. A message behind them in the queue tells when they are dealt with.
+// One master gets the same message five times, and so does the next master. When a message behind them in the queue has
+// its effect, all of them have been handled.
 func duplicateMessages(t *testing.T, l *load) {
 	t.Helper()
 	p := newPublisher(t, l)
@@ -100,8 +100,8 @@ func duplicateMessages(t *testing.T, l *load) {
 	}
 }
 
-// What is no message of ours is taken out of the way, also from the dead letters, and what is behind it in the
-// queue is dealt with, by the same master.
+// The master removes messages that it cannot decode, also from the dead letters, and handles the messages behind them.
+// It stays master.
 func poisonMessages(t *testing.T, l *load) {
 	t.Helper()
 	before, alerts := l.sys.cluster(t), l.sys.watchAlerts(t)

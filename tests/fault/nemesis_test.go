@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// nemesisEnv repeats the faults of a run.
+	// nemesisEnv names the variable for the seed, which repeats the faults of a run.
 	nemesisEnv = "RIDESHARE_FAULT_SEED"
 	// nemesisFor is how long the faults go on.
 	nemesisFor = 75 * time.Second
@@ -39,8 +39,8 @@ func nemesisSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// attack is one fault. It returns when the fault is over, though not what follows from it, and reports
-// whether it struck: there may be nobody to strike just now.
+// attack is one fault. It returns when the fault is over, though its consequences may not be, and reports whether it had a
+// target: there may be none at the moment.
 type attack struct {
 	name string
 	do   func(t *testing.T, h *trial, rnd *rand.Rand) (struck bool)
@@ -89,14 +89,14 @@ func stopPersdb(t *testing.T, h *trial, rnd *rand.Rand) bool {
 	return freeze(t, h.sys.part("persdb"), rnd, 4*time.Second)
 }
 
-// harass attacks the system, one fault after the other, for that long, and returns how often each struck. All kinds come once
-// before one of them comes again, and one that finds nobody to strike is tried again.
+// harass attacks the system, one fault after the other, for lasts, and returns how often each fault struck. All kinds come
+// once before any kind comes again, and a fault without a target is tried again.
 func harass(t *testing.T, h *trial, lasts time.Duration, what []attack) map[string]int {
 	t.Helper()
 	rnd, struck := rand.New(rand.NewPCG(h.seed, 99)), map[string]int{}
 	var turn []int
 	began := time.Now()
-	for time.Since(began) < lasts || len(struck) < len(what) { // the limit of the whole run ends it
+	for time.Since(began) < lasts || len(struck) < len(what) { // the time limit of the test ends the loop if a fault never strikes
 		if len(turn) == 0 {
 			turn = rnd.Perm(len(what))
 		}
@@ -111,7 +111,7 @@ func harass(t *testing.T, h *trial, lasts time.Duration, what []attack) map[stri
 	return struck
 }
 
-// pick returns the pid of a worker with that role, 0 if there is none just now.
+// pick returns the pid of a worker with that role, 0 if there is none at the moment.
 func (s *system) pick(role string) int {
 	c, err := get[cluster](s, "/api/v1/cluster")
 	if pids := c.pids(role); err == nil && len(pids) > 0 {
@@ -136,7 +136,7 @@ func strikeProcess(pid int, sig syscall.Signal) bool {
 	return pid > 0 && syscall.Kill(pid, sig) == nil
 }
 
-// freeze stops a process for a time that is drawn. It may be killed meanwhile, by those who miss it.
+// freeze stops a process for a random time. The orchestrator may kill the process in that time.
 func freeze(t *testing.T, pid int, rnd *rand.Rand, most time.Duration) bool {
 	t.Helper()
 	if !strikeProcess(pid, syscall.SIGSTOP) {
@@ -156,7 +156,8 @@ func crashMaster(t *testing.T, h *trial, _ *rand.Rand) bool {
 	return a.status == http.StatusOK
 }
 
-// handOverInTrouble asks for another master. There may be none, nobody who could follow, or nobody who acts in time.
+// handOverInTrouble asks for another master. The handover may fail: there may be no master, no slave that can follow, or no
+// answer in time.
 func handOverInTrouble(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/master", struct{}{})
@@ -172,15 +173,15 @@ func closeConnections(t *testing.T, h *trial, _ *rand.Rand) bool {
 	return true
 }
 
-// claimInVain is an orchestrator that dies between getting an epoch and giving it to somebody:
-// from then on the present master may not commit.
+// claimInVain acts as an orchestrator that dies after it has claimed an epoch and before it has given the epoch to a worker:
+// the present master can no longer commit.
 func claimInVain(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	store, err := h.sys.store()
 	if err != nil {
-		return false // nobody knows its address just now
+		return false // no worker runs whose command line has the address
 	}
 	defer func() { _ = store.Close() }()
 	epoch, err := store.Claim(ctx)
@@ -207,8 +208,8 @@ func (s *system) store() (*client.Client, error) {
 	return nil, fmt.Errorf("no worker of %s runs", s.id)
 }
 
-// fenced reads the log: dense, with epochs that never fall, and none that is older than
-// one that was given out before.
+// fenced checks the log: its positions have no gap, its epochs never fall, and after a claimed epoch no entry has an older
+// epoch.
 func (h *trial) fenced(t *testing.T) error {
 	t.Helper()
 	var last dbaas.Entry
@@ -247,8 +248,8 @@ func (s *system) page(t *testing.T, after dbaas.Seq) dbaas.Page {
 	return page
 }
 
-// wantTrouble fails the test unless every kind of fault has struck and masters have changed: else the history proves nothing.
-// Whether calls fail depends on chance: writes wait for the next master, and for persdb, until their deadline.
+// wantTrouble fails the test unless every kind of fault has struck and masters have changed: otherwise the history proves
+// nothing. Whether calls fail depends on chance: writes wait for the next master, and for persdb, until their deadline.
 func (h *trial) wantTrouble(t *testing.T, struck map[string]int, before, after uint64) {
 	t.Helper()
 	_, refused, unknown := h.ledger.Counts()
@@ -263,9 +264,8 @@ func (h *trial) wantTrouble(t *testing.T, struck map[string]int, before, after u
 	}
 }
 
-// Under random faults the history of every register and set is that of one database that
-// does one thing at a time; nothing acknowledged is lost, nothing is doubled, nothing
-// refused is done, and no master commits after another one was named.
+// Under random faults the history of every register and set is linearizable. No acknowledged write is lost or doubled, no
+// refused write is executed, and no master commits after a newer epoch was claimed.
 func TestSystem_RandomFaults_HistoryIsLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := nemesisSeed(t)

@@ -17,12 +17,13 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// networks are those between a system and what it needs. The system has its parts as processes of their own.
+// networks are proxies between the parts of a system and the services that they need. The system's parts are separate
+// processes.
 type networks struct {
 	broker, coordinator, persdb *testenv.Network
 }
 
-// startNetworked runs a system over networks that can be broken: persdb, and an orchestrator that starts workers.
+// startNetworked runs a system over networks that the test can break: persdb, and an orchestrator that starts workers.
 func startNetworked(t *testing.T, slaves int) (*system, networks) {
 	t.Helper()
 	on := shared(t)
@@ -49,10 +50,10 @@ func behind(t *testing.T, service *testenv.Service) (*testenv.Network, *testenv.
 	return network, &testenv.Service{URL: u.String()}
 }
 
-// partStarted is the line that a part logs when it listens.
+// partStarted matches the line that a part logs when it listens.
 var partStarted = regexp.MustCompile(`"part started".*"addr":"([^"]+)"`)
 
-// startPersdb runs persdb as a part of its own until the test ends, and returns its URL.
+// startPersdb runs persdb as a separate process until the test ends, and returns its URL.
 func (s *system) startPersdb(t *testing.T) string {
 	t.Helper()
 	path, err := binary()
@@ -87,8 +88,8 @@ func (s *system) startPersdb(t *testing.T) string {
 	return "http://" + address
 }
 
-// A master that loses a service alone, for longer than its session, is no danger: nothing acknowledged is lost
-// or doubled, and when its network is back the system is whole.
+// Only the master loses a service, for longer than its session: no acknowledged write is lost or doubled, and when the
+// network is back the system becomes whole.
 func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]struct {
@@ -114,8 +115,8 @@ func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 	}
 }
 
-// A slave that is cut off from the coordinator or persdb is replaced or goes on; reads are answered meanwhile, and never
-// with less than was acknowledged.
+// A slave that is cut off from the coordinator or persdb is replaced or goes on. Reads are answered all the time, and each
+// sees every write that was acknowledged before it.
 func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]struct {
@@ -154,7 +155,7 @@ func (s *system) newEpochSince(before cluster) sign {
 	}
 }
 
-// unregistered is the sign that the coordinator has lost a worker.
+// unregistered is the sign that a worker is no longer registered with the coordinator.
 func (s *system) unregistered(pid int) sign {
 	return func() error {
 		c, err := get[cluster](s, "/api/v1/cluster")
@@ -177,7 +178,8 @@ func (s *system) withoutLog(pid int) sign {
 	}
 }
 
-// A worker that loses the broker alone is replaced while it is cut off: a master, so that writes come back, and a slave.
+// A worker that loses only the broker is replaced while it is cut off. This holds for a master, so that writes succeed
+// again, and for a slave.
 func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"master", "slave"} {
@@ -203,8 +205,8 @@ func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
 	}
 }
 
-// persdb's answers to the master are lost, all of them or in the middle: what was written and nobody was told of is
-// told on the next try, once.
+// persdb's answers to the master are lost, from the start or in the middle of an answer. A write that was committed without
+// an answer gets its answer on the next try, and is executed once.
 func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(n *testenv.Network, master int){
@@ -226,20 +228,21 @@ func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 	}
 }
 
-// wantSlowReads fails the test unless each read that a worker answers takes at least so long: else the fault has not struck.
+// wantSlowReads fails the test unless each read that a worker answers takes at least that long: otherwise the fault had no
+// effect.
 func (s *system) wantSlowReads(t *testing.T, least time.Duration) {
 	t.Helper()
-	for i := range 5 { // a busy machine alone may make a few slow
+	for i := range 5 { // a few reads may be slow because the machine is busy
 		began := time.Now()
-		s.rows(t, fmt.Sprintf("SELECT %d, random()", i)) // no cache and no other read answers it
+		s.rows(t, fmt.Sprintf("SELECT %d, random()", i)) // neither the cache nor another read in flight can answer it
 		if took := time.Since(began); took < least {
 			t.Errorf("a read took %v on a slow network, want at least %v", took, least)
 		}
 	}
 }
 
-// A network that is slow, unsteady and delivers crumbs makes the system slow; nothing is refused, and
-// nothing doubled. Loss of packets shows to a stream as unsteadiness.
+// A network with a long and varying delay that delivers a few bytes at a time makes the system slow; no call is refused,
+// and no write is doubled. A TCP connection sees lost packets as a varying delay.
 func TestNetwork_SlowAndUnsteady_NothingRefused(t *testing.T) {
 	t.Parallel()
 	sys, n := startNetworked(t, 2)

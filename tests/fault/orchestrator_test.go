@@ -19,14 +19,14 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// split is a system whose parts are processes of their own, as they are in containers: persdb, a
-// launcher with the workers as its children, and orchestrators that come and go.
+// split is a system whose parts are separate processes, as they are in containers: persdb, a launcher with the workers
+// as its children, and orchestrators that come and go.
 type split struct {
 	*system
 	persdbURL, launcherURL string
 	persdbCmd, launcherCmd *exec.Cmd
-	program                string // of the launcher, and so of its workers; empty: the binary, as for all others
-	store                  string // of persdb; empty: the binary
+	program                string // binary of the launcher and so of its workers; empty: the same binary as the other parts
+	store                  string // binary of persdb; empty: the same binary as the other parts
 }
 
 // startSplit starts persdb and the launcher. The test starts orchestrators.
@@ -38,7 +38,7 @@ func startSplit(t *testing.T, on services, slaves int) *split {
 	return s
 }
 
-// newSplit returns one whose persdb and launcher are to be started.
+// newSplit returns a split. The caller starts persdb and the launcher.
 func newSplit(t *testing.T, on services, slaves int) *split {
 	t.Helper()
 	s := &split{system: newSystem(t, on, slaves)}
@@ -46,13 +46,13 @@ func newSplit(t *testing.T, on services, slaves int) *split {
 	return s
 }
 
-// startPersdb starts persdb, also again at the same address.
+// startPersdb starts persdb. Called again, it uses the same address.
 func (s *split) startPersdb(t *testing.T) {
 	t.Helper()
 	s.persdbCmd = s.part(t, "persdb", "--listen", strings.TrimPrefix(s.persdbURL, "http://"), "--data", filepath.Join(s.dir, "data"))
 }
 
-// startLauncher starts the launcher, also again at the same address.
+// startLauncher starts the launcher. Called again, it uses the same address.
 func (s *split) startLauncher(t *testing.T) {
 	t.Helper()
 	s.launcherCmd = s.part(t, "launcher", append(s.stack(), "--listen", strings.TrimPrefix(s.launcherURL, "http://"),
@@ -63,7 +63,7 @@ func (s *split) stack() []string {
 	return []string{"--bus", s.rabbit.URL, "--coordinator", s.zoo.URL + "/" + s.id, "--prefix", s.prefix, "--persdb-url", s.persdbURL}
 }
 
-// part starts a process of the system. The test's end ends it politely, the last one started first.
+// part starts a process of the system. At the end of the test SIGTERM ends the processes, the last one started first.
 func (s *split) part(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := binary()
@@ -107,13 +107,13 @@ func endPart(t *testing.T, name string, cmd *exec.Cmd) {
 	}
 }
 
-// orchestrator is one of several of a system.
+// orchestrator is one of a system's orchestrators.
 type orchestrator struct {
-	*system // as seen through this one
+	*system // the system, whose API calls go to this orchestrator
 	cmd     *exec.Cmd
 }
 
-// startOrchestrator starts one and waits until it answers as a ready one.
+// startOrchestrator starts an orchestrator and waits until it answers that it is ready.
 func (s *split) startOrchestrator(t *testing.T) orchestrator {
 	t.Helper()
 	addr := testenv.FreeAddress(t)
@@ -126,7 +126,7 @@ func (s *split) startOrchestrator(t *testing.T) orchestrator {
 	return o
 }
 
-// kill ends the orchestrator without a goodbye.
+// kill ends the orchestrator with SIGKILL.
 func (o orchestrator) kill(t *testing.T) {
 	t.Helper()
 	killPart(t, o.cmd)
@@ -137,7 +137,7 @@ func killPart(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the error says that the process was killed
 }
 
 // awaitLeader waits until this orchestrator runs the control loop.
@@ -151,7 +151,7 @@ func (o orchestrator) awaitLeader(t *testing.T) {
 	})
 }
 
-// check ends the load and checks what must hold at rest.
+// check ends the load, waits until the system is whole, and checks the invariants.
 func (o orchestrator) check(t *testing.T, l *load) {
 	t.Helper()
 	o.awaitWhole(t, o.slaves)
@@ -161,8 +161,9 @@ func (o orchestrator) check(t *testing.T, l *load) {
 	o.checkReplicas(t, o.slaves)
 }
 
-// The leading orchestrator is killed under a load that goes through the other one: not a request fails, no worker and
-// no epoch changes, the other one leads and elects. The first one comes back, adopts everything, and both say the same.
+// The leading orchestrator is killed under a load that goes through the other one: no request fails, no worker and no
+// epoch changes, and the other orchestrator takes the lead and elects masters. The first orchestrator is started again
+// and adopts the workers, and both give the same answers.
 func TestOrchestrators_LeaderKilled_OtherServesOnAndLeads(t *testing.T) {
 	t.Parallel()
 	s := startSplit(t, shared(t), 2)
@@ -185,7 +186,7 @@ func TestOrchestrators_LeaderKilled_OtherServesOnAndLeads(t *testing.T) {
 	if got := third.cluster(t); got.Leader || !slices.Equal(got.all(), before.all()) {
 		t.Errorf("a new orchestrator: got %+v, want a standby that has adopted %v", got, before.all())
 	}
-	handOver(t, third.system) // the standby is asked
+	handOver(t, third.system) // the request goes to an orchestrator that does not lead
 	before = third.awaitWhole(t, 2)
 	killed := third.crash(t, "master")
 	second.awaitSuccessor(t, before)
@@ -216,8 +217,8 @@ func (o orchestrator) workerList(t *testing.T) []int {
 	return pids
 }
 
-// Master and only orchestrator are killed together: the one that is started next elects a master among the slaves
-// that it finds, and starts one worker, not a second set.
+// The master and the only orchestrator are killed together. The next orchestrator elects a master among the slaves that
+// it finds, and starts one worker, not a second set.
 func TestOrchestrators_KilledWithTheMaster_RestartFinishesTheElection(t *testing.T) {
 	t.Parallel()
 	s := startSplit(t, shared(t), 2)
@@ -238,17 +239,17 @@ func TestOrchestrators_KilledWithTheMaster_RestartFinishesTheElection(t *testing
 	second.checkReplicas(t, 2)
 }
 
-// What one orchestrator acknowledged a second ago is in every answer of the other one, also while the only slave has
-// yet to apply it: it has stood still, and finds the writes and the read together.
+// A write that one orchestrator acknowledged a second ago is in every answer of the other orchestrator, even if the
+// only slave has not applied it yet: the slave was stopped, and gets the writes and the read together when it goes on.
 func TestOrchestrators_WritesThroughOne_ReadThroughTheOtherSeesThem(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, shared(t), 1)
-	s.env = []string{slowSession, patient} // The slave is not to be replaced, however long it stands still.
+	s.env = []string{slowSession, patient} // so that the slave is not replaced while it stands still
 	s.startPersdb(t)
 	s.startLauncher(t)
 	first, second := s.startOrchestrator(t), s.startOrchestrator(t)
 	first.exec(t, "CREATE TABLE t(n)")
-	testenv.Eventually(t, healLimit, func() error { // within a second the other orchestrator may not know of the table
+	testenv.Eventually(t, healLimit, func() error { // for up to a second the other orchestrator may not know the table
 		_, err := second.query("SELECT count(*) FROM t")
 		return err
 	})
@@ -258,7 +259,7 @@ func TestOrchestrators_WritesThroughOne_ReadThroughTheOtherSeesThem(t *testing.T
 	for range writes {
 		first.exec(t, fmt.Sprintf("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c WHERE n < %d) INSERT INTO t SELECT n FROM c", rows))
 	}
-	outlast(t, 2*time.Second) // A second is promised; the machine is busy.
+	outlast(t, 2*time.Second) // One second is promised; the other one is for a busy machine.
 	sent := second.readMessages(t)
 	answer := make(chan answer, 1)
 	go func() { // ends with the answer, at the latest at the client's limit
@@ -280,12 +281,12 @@ func TestOrchestrators_WritesThroughOne_ReadThroughTheOtherSeesThem(t *testing.T
 	}
 }
 
-// readMessages is how many messages of reads this orchestrator has sent.
+// readMessages returns how many messages of reads this orchestrator has sent.
 func (o orchestrator) readMessages(t *testing.T) (sum float64) {
 	t.Helper()
 	for _, lane := range []string{"point", "range"} {
 		n, err := o.metric(o.orchestrator, "rideshare_rpc_batch_requests_count", `lane="`+lane+`"`)
-		if err == nil { // a lane without a message is not told
+		if err == nil { // a lane without a message has no metric
 			sum += n
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Parts that the orchestrator works with die and stand still under load: what does not need them goes on, and
-// when they are back the system is whole by itself and nothing is lost or doubled.
+// Parts that the orchestrator works with die or stand still under load. Calls that do not need them succeed, and when
+// the parts are back the system becomes whole by itself and nothing is lost or doubled.
 func TestParts_Faults_OthersGoOnAndRecovery(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -28,7 +28,7 @@ func TestParts_Faults_OthersGoOnAndRecovery(t *testing.T) {
 	}
 }
 
-// The workers are the launcher's children and die with it; a new one gets a new set, of the remembered size.
+// The workers are the launcher's children and die with it; a new launcher starts as many workers as were wanted before.
 func launcherKilled(t *testing.T, s *split, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)
@@ -41,7 +41,7 @@ func launcherKilled(t *testing.T, s *split, l *load) {
 	}
 }
 
-// While nobody can be started or killed, writes and reads go on, and nothing changes.
+// While no worker can be started or killed, writes and reads go on, and no worker changes.
 func launcherStandsStill(t *testing.T, s *split, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)
@@ -62,7 +62,7 @@ func persdbKilled(t *testing.T, s *split, l *load) {
 	s.startPersdb(t)
 }
 
-// As above, though connections to persdb are still taken.
+// As above, but persdb is stopped: the kernel still accepts connections to it.
 func persdbStandsStill(t *testing.T, s *split, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)

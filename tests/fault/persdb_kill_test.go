@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // the witness: another way to the same file.
+	_ "modernc.org/sqlite" // an independent way to read the same file
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/lifeline"
@@ -32,7 +32,7 @@ import (
 // life is one process of `rideshare persdb`.
 type life struct {
 	cmd    *exec.Cmd
-	line   io.Closer // its end would tell the process that we are gone
+	line   io.Closer // if it is closed, the process takes its parent for dead
 	client *client.Client
 }
 
@@ -64,8 +64,8 @@ func start(t *testing.T, dir string, more ...string) *life {
 	return &life{cmd: cmd, line: line, client: c}
 }
 
-// listening returns the address that the process logs, and goes on reading
-// what it writes, so that it never waits for us.
+// listening returns the address that the process logs. It goes on reading the log, so that the process never blocks on
+// a full pipe.
 func listening(t *testing.T, log io.Reader) string {
 	t.Helper()
 	lines := bufio.NewScanner(log)
@@ -83,13 +83,13 @@ func listening(t *testing.T, log io.Reader) string {
 	return ""
 }
 
-// kill ends the process without a warning.
+// kill ends the process with SIGKILL.
 func (l *life) kill(t *testing.T) {
 	t.Helper()
 	if err := l.cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = l.cmd.Wait() // it says that the process was killed.
+	_ = l.cmd.Wait() // the error says that the process was killed
 	_ = l.line.Close()
 	if err := l.client.Close(); err != nil {
 		t.Error(err)
@@ -104,7 +104,7 @@ type writer struct {
 	seqs   map[dbaas.OpID]dbaas.Seq // of acknowledged operations
 }
 
-// operation adds a row and counts it, which shows a second run even if rows did not.
+// operation inserts a row and increments a counter. The counter shows a second execution even if the rows do not.
 func (w *writer) operation() dbaas.Operation {
 	o := dbaas.Operation{
 		ID: dbaas.NewOpID(time.Now()), Atomic: true,
@@ -168,9 +168,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// persdb is killed at random moments, hundreds of times, while writers write: no
-// acknowledged operation is lost, none has its effect twice, the log has no hole, and the archive ends with the same
-// entries.
+// persdb is killed at random moments, hundreds of times, while writers write: no acknowledged operation is lost, none
+// has its effect twice, the log has no gap, and the archive has the same entries at the end.
 func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 	t.Parallel()
 	kills, seed := 200, rand.Uint64()
@@ -188,7 +187,7 @@ func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 	epoch.Store(uint64(storetest.Claim(t, now.client)))
 	replica := storetest.NewReplica(t, now.client)
 
-	// The archive begins with a snapshot, which a killed process may not have written.
+	// The archive begins with a snapshot. The killed processes may not have written it.
 	testenv.Eventually(t, healLimit, func() error { return archivedUpTo(t, kept, now.client) })
 	stop := make(chan struct{})
 	writers := make([]*writer, 4)
@@ -253,7 +252,7 @@ func check(t *testing.T, dir string, writers []*writer) {
 	}
 }
 
-// logged reads the operations of a log without a hole, each in one entry.
+// logged reads the operations of the log. It fails the test if the log has a gap or an operation is in two entries.
 func logged(t *testing.T, log string) map[dbaas.OpID]dbaas.Seq {
 	t.Helper()
 	storetest.WitnessLog(t, log)

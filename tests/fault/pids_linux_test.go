@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// firstPIDs is after which pid a namespace begins: every worker has a higher one until the pids wrap around.
+	// firstPIDs is the pid after which a namespace starts to count: every worker has a higher pid until the pids wrap around.
 	firstPIDs = 20_000
-	// longSession is longer than replacedLimit: a worker that had to wait for the end of a dead one's session would come too late.
+	// longSession is longer than replacedLimit: if a new worker had to wait until the session of the dead one ends, the test would fail.
 	longSession   = 20 * time.Second
 	replacedLimit = 15 * time.Second
-	// samePIDTries bounds how often a worker is killed until the next one has its pid, which threads take too.
+	// samePIDTries bounds how often a worker is killed until the next worker gets its pid. A thread may take the pid first.
 	samePIDTries = 20
 )
 
-// startNamespaced is startSystem in a pid namespace of its own, whose first process is up. The pids of its workers are those inside.
+// startNamespaced is startSystem in a new pid namespace, whose first process is up. The system reports the pids that its workers have
+// inside the namespace.
 func startNamespaced(t *testing.T, on services, slaves int) *system {
 	t.Helper()
 	const lastPID = "/proc/sys/kernel/ns_last_pid"
@@ -64,7 +65,7 @@ func (s *system) inNamespace(t *testing.T, command string) {
 	}
 }
 
-// goOnAfter makes the namespace give the free pids after this one next.
+// goOnAfter makes the namespace assign the free pids after pid next.
 func (s *system) goOnAfter(t *testing.T, pid int) {
 	t.Helper()
 	s.inNamespace(t, fmt.Sprintf("echo %d > /proc/sys/kernel/ns_last_pid", pid))
@@ -72,7 +73,7 @@ func (s *system) goOnAfter(t *testing.T, pid int) {
 
 var nsPID = regexp.MustCompile(`(?m)^NSpid:.*\s(\d+)$`)
 
-// workersInside returns the workers' processes: by their pid in the namespace that which they have outside.
+// workersInside maps the pid that each worker has in the namespace to its pid outside.
 func (s *system) workersInside() map[int]int {
 	workers := map[int]int{}
 	for _, pid := range s.processes() {
@@ -80,7 +81,7 @@ func (s *system) workersInside() map[int]int {
 		status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		found := nsPID.FindSubmatch(status)
 		if err != nil || statusErr != nil || found == nil || !strings.Contains(string(args), "\x00worker\x00") {
-			continue // gone meanwhile, or no worker
+			continue // the process has ended, or is no worker
 		}
 		if inside, err := strconv.Atoi(string(found[1])); err == nil {
 			workers[inside] = pid
@@ -89,7 +90,7 @@ func (s *system) workersInside() map[int]int {
 	return workers
 }
 
-// rootNamespace returns the pid that a worker has rootNamespace of the namespace.
+// rootNamespace returns the pid outside the namespace of the worker that has this pid inside it.
 func (s *system) rootNamespace(t *testing.T, pid int) int {
 	t.Helper()
 	host, ok := s.workersInside()[pid]
@@ -99,7 +100,7 @@ func (s *system) rootNamespace(t *testing.T, pid int) int {
 	return host
 }
 
-// checkList checks that worker/list names the workers that run.
+// checkList checks that worker/list returns the pids of the workers that run.
 func (s *system) checkList(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -115,8 +116,8 @@ func (s *system) checkList(t *testing.T) {
 	})
 }
 
-// Under load the pids wrap around, so that the newest worker has the lowest, and a dead worker's pid is given to the next one
-// while the dead one is still registered: the roles are those that the workers' pids and lives give them, and nothing is lost or doubled.
+// Under load the pids wrap around, so that the newest worker has the lowest pid, and a dead worker's pid is given to the next worker
+// while the dead one is still registered. Each worker still gets the right role, and nothing is lost or doubled.
 func TestWorkers_PIDsWrapAndComeAgain_RolesAreRightAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	l := startLoad(t, startNamespaced(t, shared(t), 2))
@@ -126,7 +127,7 @@ func TestWorkers_PIDsWrapAndComeAgain_RolesAreRightAndNothingIsLost(t *testing.T
 	l.await(t, 3)
 }
 
-// A new worker with the lowest pid changes nothing as long as the master lives, and follows it when it dies.
+// A new worker with the lowest pid changes nothing as long as the master lives, and becomes master when the master dies.
 func wrapPIDs(t *testing.T, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)
@@ -149,12 +150,12 @@ func wrapPIDs(t *testing.T, l *load) {
 	l.sys.checkList(t)
 }
 
-// A worker is killed and the next one has its pid: while up stands still the dead one keeps the pid and stays registered, and the
-// pid is made the next to be given.
+// A worker is killed and the next one gets its pid. While up is stopped, the dead worker keeps its pid and stays registered, and the
+// namespace is set to assign this pid next.
 func samePID(t *testing.T, l *load, role string) {
 	t.Helper()
 	up := l.sys.cmd.Process.Pid
-	lead := 0 // how many threads took a pid before the worker, at the last try
+	lead := 0 // how many pids threads took before the worker at the last try
 	for range samePIDTries {
 		before := l.sys.awaitWhole(t, 3)
 		victim := before.pids(role)[0]
@@ -195,7 +196,7 @@ func (l *load) checkRoles(t *testing.T, before, after cluster, role string) {
 	}
 }
 
-// registered returns who is registered with a pid.
+// registered returns the registration of the worker with this pid.
 func (s *system) registered(t *testing.T, pid int) (m coord.Member) {
 	t.Helper()
 	if err := s.inCoordinator(t, func(c coord.Session) error {
@@ -210,8 +211,8 @@ func (s *system) registered(t *testing.T, pid int) (m coord.Member) {
 	return m
 }
 
-// awaitReplaced waits until the dead worker has a successor in its seat, who is registered. It returns both, sooner than
-// a session ends.
+// awaitReplaced waits until a registered worker has replaced the dead one. It fails the test if that takes as long as a session, and
+// returns both workers.
 func (s *system) awaitReplaced(t *testing.T, before cluster, dead coord.Member) (after cluster, next member) {
 	t.Helper()
 	known := map[string]bool{}

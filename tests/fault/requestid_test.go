@@ -13,8 +13,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// The id of one request is in the logs of the four processes' parts that it went
-// through: orchestrator, master or slave, and persdb.
+// The id of a request is in the log of each part that the request went through: the orchestrator, the master or a
+// slave, and for a write persdb.
 func TestSystem_RequestID_InTheLogsOfAllParts(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, "LOG_LEVEL=debug")
@@ -53,7 +53,7 @@ func (s *system) workersOf(t *testing.T, id string) []string {
 	return s.valuesOf(t, id, "worker")
 }
 
-// valuesOf returns the values of a key in the log lines of a request, in order and each once.
+// valuesOf returns the distinct values of a key in the log lines of a request, sorted.
 func (s *system) valuesOf(t *testing.T, id, key string) []string {
 	t.Helper()
 	text, err := os.ReadFile(s.logFile())

@@ -14,17 +14,17 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// rereads is how many reads are in hand: some of them with each of two slaves.
+// rereads is how many reads are in flight, so many that each of the two slaves has some of them.
 const rereads = 16
 
-// Reads that a slave has acknowledged before their end, since they are slow or wait for a position, outlive
-// its death: while another slave is up none of them fails.
+// A slave dies after it has acknowledged reads that are slow or wait for a position, and before it has answered them.
+// None of these reads fails while another slave runs.
 func TestSystem_SlaveKilledWithReadsInHand_NoReadFails(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
 	for name, c := range map[string]struct {
 		query string
-		ahead uint64 // how far the position that the reads wait for is ahead
+		ahead uint64 // how far the position that the reads wait for is ahead of the log
 	}{
 		"Waiting": {query: "SELECT count(*) FROM effects", ahead: 1},
 		"Slow":    {query: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c LIMIT 150000) SELECT count(*) FROM c"},
@@ -83,7 +83,7 @@ func (s *system) ask(t *testing.T, query string, position uint64) <-chan error {
 	return asked
 }
 
-// head is the position of the newest write.
+// head returns the position of the newest write.
 func (s *system) head(t *testing.T) uint64 {
 	t.Helper()
 	a, err := s.try(t.Context(), http.MethodPost, "/db/query", []string{"SELECT 1"})
@@ -116,7 +116,7 @@ func (s *system) awaitHolding(t *testing.T, pids []int) (holder int) {
 	return holder
 }
 
-// event is one of the counts that a worker keeps.
+// event returns one of the counters of a worker's metrics.
 func (s *system) event(pid int, name string) (float64, error) {
 	base, err := settingOf(pid, "--control-url")
 	if err != nil {
@@ -125,7 +125,8 @@ func (s *system) event(pid int, name string) (float64, error) {
 	return s.metric(base, "rideshare_worker_events_total", `event="`+name+`"`)
 }
 
-// metric is a figure of a part at that address, the one with that label, or without any if that is empty.
+// metric returns a metric of the part at that address: the series with that label, or the one without labels if label
+// is empty.
 func (s *system) metric(base, name, label string) (float64, error) {
 	req, err := http.NewRequest(http.MethodGet, base+"/metrics", http.NoBody)
 	if err != nil {

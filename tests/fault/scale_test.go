@@ -13,20 +13,20 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// With a short period and reads per slave that the load exceeds many times, the slaves
-// go from one to three and back again under writes, twice, while processes die at
-// the very moments of the steps: the number ends as it should, and nothing is lost.
+// The scaling period is short, and the load exceeds the reads per slave many times. Under writes, the number of slaves
+// goes from one to three and back, twice, and a process dies at the moment of each step. The number ends as it should,
+// and nothing is lost.
 func TestSystem_KilledDuringScaleSteps_EndsInTheRightNumber(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3")
 	l := startLoad(t, sys)
 	for range 2 {
 		sys.awaitDesired(t, 3)
-		sys.killLowest(t, "slave") // while others are being started
+		sys.killLowest(t, "slave") // while other slaves are being started
 		sys.awaitWhole(t, 3)
 		l.quiet.Store(true)
 		sys.awaitDesired(t, 1)
-		sys.killLowest(t, "slave") // the one that was to stay, while the others are drained
+		sys.killLowest(t, "slave") // the slave that was to stay, while the others are drained
 		sys.awaitWhole(t, 1)
 		l.quiet.Store(false)
 	}
@@ -38,8 +38,8 @@ func TestSystem_KilledDuringScaleSteps_EndsInTheRightNumber(t *testing.T) {
 	l.await(t, 1)
 }
 
-// Scaling in by itself fails no request: a slave that is drained finishes and leaves. One that is
-// only scaled, under writes and reads, sees neither 503 nor 504.
+// Scaling in fails no request: a drained slave finishes its reads and ends. A system that is only scaled, under writes
+// and reads, answers neither 503 nor 504.
 func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3", patient)
@@ -60,7 +60,7 @@ func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
 	sys.drained(t, 4)
 }
 
-// drained checks that at least so many slaves have died, and that each was let finish.
+// drained checks that at least that many slaves have ended, each with exit code 0.
 func (s *system) drained(t *testing.T, least int) {
 	t.Helper()
 	text, err := os.ReadFile(s.logFile())
@@ -74,7 +74,7 @@ func (s *system) drained(t *testing.T, least int) {
 			Code              int
 		}
 		if err = json.Unmarshal(line, &e); err != nil || e.Msg != "worker changed" || e.Change != "died" || e.Role != "slave" {
-			continue // some lines are not ours
+			continue // some lines are not JSON
 		}
 		if died++; e.Code != 0 {
 			t.Errorf("a slave that was to finish ended with exit code %d, want 0", e.Code)
@@ -85,7 +85,7 @@ func (s *system) drained(t *testing.T, least int) {
 	}
 }
 
-// A coordinator that stands still at the tick delays the decision and does not lose it.
+// If the coordinator stands still when a scaling period ends, the decision is delayed and not lost.
 func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	const period = 15 * time.Second
@@ -93,7 +93,7 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	sys := startSystem(t, on, 1, "SCALE_PERIOD="+period.String(), "SCALE_MAX=2", "SCALE_READS_PER_SLAVE=50", slowSession)
 	l := startLoad(t, sys)
 	l.quiet.Store(true)
-	for ticks := range 2 { // the load's start counts in the first window
+	for ticks := range 2 { // the start of the load is in the first period
 		testenv.Eventually(t, healLimit, func() error {
 			if got := len(sys.decisions(t)); got != ticks+1 {
 				return fmt.Errorf("got %d decisions, want %d", got, ticks+1)
@@ -108,7 +108,7 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	l.quiet.Store(true)
 	stood := time.Now()
 	on.zoo.Pause(t)
-	_ = pause(t.Context(), time.Until(tick)+4*time.Second) // less than a session: nothing else happens
+	_ = pause(t.Context(), time.Until(tick)+4*time.Second) // shorter than a session, so that no worker is replaced
 	if n, err := sys.desired(); err != nil || n != 1 {
 		t.Errorf("the fault has not struck: %d slaves are wanted while the coordinator stands still (%v), want 1", n, err)
 	}
@@ -127,7 +127,7 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	l.await(t, 1)
 }
 
-// decision is one of GET scaling/decisions.
+// decision is an element of the answer to GET scaling/decisions.
 type decision struct {
 	At            time.Time
 	Count, Wanted int
@@ -155,7 +155,7 @@ func (s *system) awaitDesired(t *testing.T, slaves int) {
 	})
 }
 
-// desired is the wanted number of slaves.
+// desired returns the wanted number of slaves.
 func (s *system) desired() (int, error) {
 	c, err := get[struct {
 		Desired int `json:"desired_slaves"`
@@ -163,7 +163,7 @@ func (s *system) desired() (int, error) {
 	return c.Desired, err
 }
 
-// killLowest kills the worker with that role that has the lowest pid. One that has gone by itself meanwhile is fine too.
+// killLowest kills the worker with the lowest pid of those with that role. The worker may have ended by itself already.
 func (s *system) killLowest(t *testing.T, role string) {
 	t.Helper()
 	pids := s.cluster(t).pids(role)

@@ -16,15 +16,17 @@ import (
 )
 
 const (
-	// crowdSize writes are sent in a row, one each crowdPace, whatever becomes of those before: a hundred for each slow commit.
+	// crowdSize writes are sent, one every crowdPace, without waiting for answers: a hundred for each slow commit.
 	crowdSize = 600
 	crowdPace = 10 * time.Millisecond
-	// drainLimit is when none of them waits any more: their time at the broker is over, and the broker was asked again.
+	// drainLimit is the time after which no write waits any more: their messages have expired at the broker, and the orchestrator has
+	// read the queue's length again.
 	drainLimit = 2*patience + 5*time.Second
 )
 
-// Each commit of persdb takes a second, as on a disk that is slow to sync: many writes travel together, so that most of a crowd is
-// done, others are refused as agreed, the queues do not grow, and no read is refused. With a fast disk all is as before.
+// Each commit of persdb takes a second, as on a disk that is slow to sync: many writes share a commit, so that most writes of a
+// crowd are executed. The others are refused in the documented way, the queues do not grow, and no read is refused. When the disk
+// is fast again, the system works as before.
 func TestPersdb_CommitsTakeASecond_QueuesAreBoundedAndReadsGoOn(t *testing.T) {
 	t.Parallel()
 	sys := startFailable(t, shared(t), 2, patient)
@@ -77,7 +79,7 @@ func (l *load) crowd(t *testing.T) int64 {
 	return acked.Load()
 }
 
-// drained is an error as long as more writes wait, in the orchestrator or at the broker, than the load has clients.
+// drained returns an error as long as more writes wait, in the orchestrator or at the broker, than the load has clients.
 func (l *load) drained() error {
 	waiting, err := l.sys.metric(l.sys.orchestrator, "rideshare_dispatch_waiting", `lane="write"`)
 	queued, queueErr := l.sys.metric(l.sys.orchestrator, "rideshare_queue_messages", `queue="writeQ"`)

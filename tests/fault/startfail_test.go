@@ -17,20 +17,22 @@ import (
 )
 
 const (
-	// startsPerMinute is so low that workers which die at once reach it, and startEvery is how often one may be started then.
+	// startsPerMinute is so low that workers that die at once reach the limit. startEvery is the time between two starts at the
+	// limit.
 	startsPerMinute = 30
 	startEvery      = time.Minute / startsPerMinute
 )
 
-// The program of the workers is away, as an image can be, or ends at once, and all workers die. It is told of, and workers are
-// started no faster than allowed. With the program back the system is whole by itself and nothing is lost or doubled.
+// All workers die, and the workers' program is missing, as an image can be, or ends at once. The system reports this, and
+// starts workers no faster than allowed. When the program is back, the system becomes whole by itself and nothing is lost or
+// doubled.
 func TestLauncher_WorkersCannotRun_ToldNotHurriedAndWholeAgain(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
 	for name, fault := range map[string]struct {
 		spoil func(path string) error
 		shows func(orchestrator) error
-		told  string // once in the log
+		told  string // the message that must be in the log once
 		alert string
 	}{
 		"ProgramMissing": {os.Remove, orchestrator.startsFail, "worker not started", "RideshareStartsFail"},
@@ -58,7 +60,7 @@ func TestLauncher_WorkersCannotRun_ToldNotHurriedAndWholeAgain(t *testing.T) {
 			testenv.Eventually(t, healLimit, func() error { return fault.shows(o) })
 			l.awaitRefusal(t)
 			o.unreadyWithoutWorkers(t)
-			outlast(t, 2*startEvery) // for starts that would be too many
+			outlast(t, 2*startEvery) // in which any excess starts would happen
 			n, took := o.starts()-before, time.Since(began)
 			t.Logf("%v starts in %v", n, took)
 			if most := startsPerMinute + 1 + int(took/startEvery); n > float64(most) {
@@ -74,14 +76,15 @@ func TestLauncher_WorkersCannotRun_ToldNotHurriedAndWholeAgain(t *testing.T) {
 	}
 }
 
-// putProgram puts a copy of the binary in the program's place.
+// putProgram replaces the workers' program by a copy of the binary.
 func (s *split) putProgram(t *testing.T) {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not by this process: children that it forks for other tests meanwhile would keep the copy open, and it could not be run.
+	// Another process makes the copy: children that this process forks for other tests could inherit the open file, and a file
+	// that is open for writing cannot be executed.
 	out, err := exec.CommandContext(t.Context(), "cp", path, s.program+".new").CombinedOutput()
 	if err != nil {
 		t.Fatalf("cp: %v: %s", err, out)
@@ -91,23 +94,23 @@ func (s *split) putProgram(t *testing.T) {
 	}
 }
 
-// endAtOnce puts a program in the place of another that ends as soon as it runs.
+// endAtOnce replaces a program by one that ends as soon as it is started.
 func endAtOnce(path string) error {
 	return errors.Join(os.Symlink("/bin/false", path+".new"), os.Rename(path+".new", path))
 }
 
-// starts is how many workers the orchestrator has started, or has tried to.
+// starts returns how many starts of workers the orchestrator has counted, failed ones included.
 func (o orchestrator) starts() float64 { return o.startsThat("ok") + o.startsThat("failed") }
 
 func (o orchestrator) startsThat(result string) float64 {
 	n, err := o.metric(o.orchestrator, "rideshare_worker_starts_total", `result="`+result+`"`)
 	if err != nil {
-		return 0 // a result that no start had is not told
+		return 0 // a result that did not occur has no metric
 	}
 	return n
 }
 
-// startsFail is an error as long as the orchestrator has not counted starts that failed.
+// startsFail returns an error until the orchestrator has counted a failed start.
 func (o orchestrator) startsFail() error {
 	if n := o.startsThat("failed"); n < 2 {
 		return fmt.Errorf("got %v starts that failed, want 2 at least", n)
@@ -115,7 +118,7 @@ func (o orchestrator) startsFail() error {
 	return nil
 }
 
-// startsHeldBack is an error as long as the orchestrator does not say that starts are held back.
+// startsHeldBack returns an error until the orchestrator reports that starts are held back.
 func (o orchestrator) startsHeldBack() error {
 	c, err := get[struct {
 		Held int `json:"starts_held_back"`
@@ -130,7 +133,7 @@ func (o orchestrator) startsHeldBack() error {
 	return err
 }
 
-// unreadyWithoutWorkers checks that the orchestrator is not ready, and says for want of whom.
+// unreadyWithoutWorkers checks that the orchestrator is not ready and names the missing workers as the reason.
 func (o orchestrator) unreadyWithoutWorkers(t *testing.T) {
 	t.Helper()
 	a, err := o.try(t.Context(), http.MethodGet, "/readyz", nil)

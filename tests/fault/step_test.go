@@ -11,9 +11,9 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// A master dies under load at each step of a write: another one takes over, and what was
-// acknowledged is there once, also where the write was done and nobody had been told. Nothing but the replicas'
-// own care makes them equal where it died before it told them.
+// A master dies under load at each step of a write. Another worker takes over, and every acknowledged write is there
+// once, also if the master died after the commit and before the answer. If it died before it sent the entry to the
+// slaves, these notice the gap and become equal by themselves.
 func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -32,8 +32,8 @@ func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
 	}
 }
 
-// persdb dies under load before and after the append to the log and the tables' COMMIT, and each of them fails: persdb
-// is started again, and what was acknowledged is there once.
+// persdb dies under load before and after the append to the log and the COMMIT of the tables, or one of these fails.
+// persdb is started again, and every acknowledged write is there once.
 func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -65,8 +65,8 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 	}
 }
 
-// A commit that the master waits for longer than its own patience, and that happens all the
-// same, has its effect once, and is answered. The master is not taken for hung.
+// A commit takes longer than the master waits for it, and succeeds all the same: it has its effect once, and the write
+// is answered. The master is not taken for hung.
 func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
 	sys := startFailable(t, shared(t), 2)
@@ -75,14 +75,14 @@ func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
 	persdb := sys.persdb(t)
 	sys.failpoints.Arm(t, persdb, failpoint.PersdbAfterCommit, failpoint.Pause)
 	sys.failpoints.AwaitPaused(t, persdb, failpoint.PersdbAfterCommit)
-	awaitMore(t, "refused writes", &l.writesRefused, 4) // their deadline is over
+	awaitMore(t, "refused writes", &l.writesRefused, 4) // refused because their deadline is over
 	sys.failpoints.Disarm(t, persdb, failpoint.PersdbAfterCommit)
 	sys.checkUntouched(t, before)
 	l.await(t, 2)
 }
 
-// A worker dies at each step of becoming master, after the old one has died: the next one becomes master, and
-// nobody is left without a role.
+// After the master's death a worker dies at each step of becoming master. The next worker becomes master, and no worker
+// is left without a role.
 func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -113,7 +113,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
 	for step, fault := range map[failpoint.Point]syscall.Signal{
-		failpoint.ControlAfterKill:    syscall.SIGSTOP, // a dead one is not killed
+		failpoint.ControlAfterKill:    syscall.SIGSTOP, // the orchestrator does not kill a master that is dead, so the old master must hang
 		failpoint.ControlAfterClaim:   syscall.SIGKILL,
 		failpoint.ControlBeforeAssign: syscall.SIGKILL,
 		failpoint.ControlAfterAssign:  syscall.SIGKILL,
@@ -141,8 +141,8 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 	}
 }
 
-// A master is stopped for longer than its session with a write in its hand, nobody kills it, and there is a newer
-// epoch when it wakes up: persdb refuses what it had in hand, and it ends by itself.
+// A master with a write in flight is stopped for longer than its session, is not killed, and finds a newer epoch when
+// it goes on: persdb refuses its commit, and the master ends by itself.
 func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
 	t.Parallel()
 	sys := startFailable(t, shared(t), 2)
@@ -155,7 +155,7 @@ func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
 	}
 	sys.failpoints.Arm(t, master, failpoint.MasterBeforeCommit, failpoint.Pause)
 	sys.failpoints.AwaitPaused(t, master, failpoint.MasterBeforeCommit)
-	signal(t, up, syscall.SIGSTOP) // it would kill the master
+	signal(t, up, syscall.SIGSTOP) // otherwise up would kill the master
 	signal(t, master, syscall.SIGSTOP)
 	l.endWell(t)
 	outlast(t, 2*session)

@@ -16,7 +16,7 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// end is the cleanup: an end by SIGTERM within its limit, and nothing left behind.
+// end is the cleanup: SIGTERM must end the system within its limit, with nothing left behind.
 func (s *system) end(t *testing.T) {
 	t.Helper()
 	if s.running() {
@@ -34,7 +34,7 @@ func (s *system) wantRightCache(t *testing.T) {
 	t.Helper()
 	wrong, err := s.metric(s.orchestrator, "rideshare_cache_mismatches_total", "")
 	switch {
-	case err != nil: // the test may have left it so
+	case err != nil: // the test may have left the system without an answer
 		t.Logf("the read cache's wrong answers are not known: %v", err)
 	case wrong > 0 && !s.wrongCache:
 		t.Errorf("the read cache had %v wrong answers", wrong)
@@ -48,8 +48,8 @@ func (s *system) stop(t *testing.T) {
 	s.terminate(t)
 }
 
-// terminate sends SIGTERM and checks that the process ends in time, well, and leaves
-// nothing behind. A process that does not is killed.
+// terminate sends SIGTERM and checks that the process ends in time and with exit code 0, and leaves nothing behind. A
+// process that does not end is killed.
 func (s *system) terminate(t *testing.T) {
 	t.Helper()
 	s.client.CloseIdleConnections()
@@ -74,7 +74,7 @@ func (s *system) terminate(t *testing.T) {
 	}
 }
 
-// kill ends up with SIGKILL, and then waits for its children, which have to notice.
+// kill ends up with SIGKILL, and waits until its children have noticed that and ended.
 func (s *system) kill(t *testing.T) {
 	t.Helper()
 	if err := s.cmd.Process.Kill(); err != nil {
@@ -84,7 +84,7 @@ func (s *system) kill(t *testing.T) {
 	s.awaitNoChild(t)
 }
 
-// awaitNoChild waits until the children of an up that is dead have noticed.
+// awaitNoChild waits until all children of the dead up have ended.
 func (s *system) awaitNoChild(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, orphanLimit, func() error {
@@ -96,14 +96,14 @@ func (s *system) awaitNoChild(t *testing.T) {
 	_ = os.Remove(s.readyFile())
 }
 
-// processes returns the pids of this system's processes, by the marker in
-// their environment. One that has ended and waits to be reaped has no environment.
+// processes returns the pids of this system's processes, which it finds by the marker in their environment. A zombie
+// has no environment and is not found.
 func (s *system) processes() []int {
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	marker := []byte(markerEnv + "=" + s.id + "\x00")
 	var pids []int
 	for _, path := range paths {
-		env, err := os.ReadFile(path) // Gone meanwhile, or somebody else's.
+		env, err := os.ReadFile(path) // The process has ended, or belongs to another user.
 		if err != nil || !bytes.Contains(env, marker) {
 			continue
 		}
@@ -127,7 +127,7 @@ func (s *system) persdb(t *testing.T) int {
 	return 0
 }
 
-// awaitDead waits until up has ended, by whatever.
+// awaitDead waits until up has ended, for whatever reason.
 func (s *system) awaitDead(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -138,7 +138,7 @@ func (s *system) awaitDead(t *testing.T) {
 	})
 }
 
-// settingOf returns what stands behind a flag on the command line of one of the system's processes.
+// settingOf returns the value of a flag on the command line of one of the system's processes.
 func settingOf(pid int, flag string) (string, error) {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// Another persdb takes the place of the one that a living system works with, be its log shorter or longer: workers and orchestrator
-// stay, replicas become equal to it, reads and writes are answered, and no answer has rows of both, or of the old one once
-// X-Cluster-Id names the new one.
+// The persdb of a running system is replaced by another persdb, whose log may be shorter or longer. Workers and orchestrator stay,
+// replicas become equal to the new persdb, and reads and writes are answered. No answer mixes rows of both, and none has rows of
+// the old persdb once X-Cluster-Id names the new one.
 func TestSwap_OtherDataFolder_HistoriesDoNotMix(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -31,7 +31,7 @@ func TestSwap_OtherDataFolder_HistoriesDoNotMix(t *testing.T) {
 			s.startPersdb(t)
 			s.startLauncher(t)
 			o := s.startOrchestrator(t)
-			handOver(t, o.system) // a slave that has had a leadership of the old cluster
+			handOver(t, o.system) // so that a slave has been master of the old cluster
 			before := o.cluster(t).ID
 			ctx, cancel := context.WithCancel(t.Context())
 			reading := make(chan error, 1)
@@ -64,7 +64,8 @@ func TestSwap_OtherDataFolder_HistoriesDoNotMix(t *testing.T) {
 	}
 }
 
-// makeHistory makes a data folder whose table history has so many rows with a name, one entry each, and a newest epoch.
+// makeHistory makes a data folder. Its table history has that many rows with the name, one log entry each, and the newest epoch is
+// the given one.
 func makeHistory(t *testing.T, dir, name string, entries, epoch int) {
 	t.Helper()
 	s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: dir, Schema: rideschema.Create(), Protected: rideschema.Protected()})
@@ -84,7 +85,7 @@ func makeHistory(t *testing.T, dir, name string, entries, epoch int) {
 	}
 }
 
-// readHistories reads until ctx ends and returns what no answer may be.
+// readHistories reads until ctx ends and returns the answers that are not allowed.
 func (o orchestrator) readHistories(ctx context.Context, old string) error {
 	for ctx.Err() == nil {
 		a, err := o.try(ctx, http.MethodPost, "/db/query?level=none", []string{"SELECT DISTINCT name FROM history"})

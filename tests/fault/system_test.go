@@ -28,46 +28,45 @@ const (
 	stopLimit = 10 * time.Second
 	// orphanLimit is how long a child may outlive its parent.
 	orphanLimit = 10 * time.Second
-	// healLimit bounds how long calls may be refused after a fault has been healed.
+	// healLimit bounds the time from the end of a fault until the system is whole.
 	healLimit = 60 * time.Second
-	// callTimeout is the deadline that the system has for each call, answerLimit is when an answer is too
-	// late, and clientLimit how long a caller waits for it all the same.
+	// callTimeout is the system's deadline for each call. An answer after answerLimit is too late; the client still waits for it until
+	// clientLimit.
 	callTimeout = 3 * time.Second
 	answerLimit = callTimeout + 10*time.Second
 	clientLimit = time.Minute
-	// patient is a setting for tests in which no call may fail: a busy machine must not make a call miss its deadline.
+	// patient is a setting for tests in which no call may fail. It sets a deadline that no call misses on a busy machine.
 	patient, patience = "CALL_TIMEOUT=30s", 30 * time.Second
-	// hanging is a setting for tests in which hung workers are to be replaced: the default. In the other tests a worker may
-	// stand still because the machine is busy.
+	// hanging is a setting for tests in which hung workers are to be replaced: it is the default of the command. In the other tests a
+	// worker may stand still because the machine is busy.
 	hanging = "HUNG_AFTER=600ms"
-	// failoverLimit bounds the time without acknowledged writes after a master's death. It is less than slowSession, which
-	// nobody waits for.
+	// failoverLimit bounds the time without acknowledged writes after a master's death. It is less than slowSession: the failover must not
+	// wait until the session ends.
 	failoverLimit = 15 * time.Second
 	slowSession   = "RIDESHARE_SESSION=20s"
 )
 
-// markerEnv is in the environment of a system and of its children, by which the
-// tests find what is left over.
+// markerEnv is a variable in the environment of a system and of its children. By it the tests find processes that were left behind.
 const markerEnv = "RIDESHARE_FAULT_SYSTEM"
 
-// services are a broker and a coordinator that the tests that share them may break.
+// services are a broker and a coordinator, which the tests that own them may break.
 type services struct {
 	rabbit, zoo *testenv.Service
 }
 
-// startServices starts both for this test.
+// startServices starts a broker and a coordinator for this test alone.
 func startServices(t *testing.T) services {
 	t.Helper()
 	return services{rabbit: testenv.StartRabbitMQ(t), zoo: testenv.StartZooKeeper(t)}
 }
 
-// shared returns services that all tests share, and that this one does not break. What it leaves there is removed.
+// shared returns services that all tests share. The test must not break them; its queues and nodes are removed at its end.
 func shared(t *testing.T) services {
 	t.Helper()
 	return services{rabbit: &testenv.Service{URL: testenv.RabbitMQ(t)}, zoo: &testenv.Service{URL: testenv.ZooKeeper(t)}}
 }
 
-// ownCoordinator is shared with a coordinator for this test alone.
+// ownCoordinator returns the shared broker and a coordinator for this test alone.
 func ownCoordinator(t *testing.T) services {
 	t.Helper()
 	on := shared(t)
@@ -81,27 +80,27 @@ type system struct {
 	id, dir      string
 	number       int
 	slaves       int      // at the first start
-	env          []string // settings of its own, NAME=value
+	env          []string // additional settings, NAME=value
 	prefix       string   // before the names of its queues
 	orchestrator string   // base URL
 	client       *http.Client
-	failpoints   failpointtest.Dir // empty: a binary without
-	persdbURL    string            // of one that is a part of its own; empty: up has its own
+	failpoints   failpointtest.Dir // empty: the binary has no failpoints
+	persdbURL    string            // URL of a separate persdb; empty: up starts its own
 	endPersdb    func()
 	wrongCache   bool              // the test makes cached answers wrong
-	prepare      func(*exec.Cmd)   // what the command of up is to have besides; nil: nothing
-	host         func(pid int) int // the pid that the test sees for one that the system tells
+	prepare      func(*exec.Cmd)   // changes the command of up before its start; nil: no change
+	host         func(pid int) int // maps a pid that the system reports to the pid that the test sees
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process is gone and reaped
 	err  error         // how it ended; readable once done is closed
 }
 
-// systems numbers the systems of a run, for names that collide with nobody's.
+// systems numbers the systems of a run, so that their names are unique.
 var systems atomic.Int64
 
-// startSystem runs a system with that many slaves for this test, and with settings, each
-// NAME=value, other than those of the fault tests. The test's end is a graceful one of the system, unless the test has ended it before.
+// startSystem runs a system with that many slaves for this test. settings, each NAME=value, override those of the fault tests. The
+// system is ended by SIGTERM at the end of the test, unless the test has ended it before.
 func startSystem(t *testing.T, on services, slaves int, env ...string) *system {
 	t.Helper()
 	s := newSystem(t, on, slaves)
@@ -120,7 +119,7 @@ func startFailable(t *testing.T, on services, slaves int, env ...string) *system
 	return s
 }
 
-// newSystem returns one that is to be started.
+// newSystem returns a system that is not started yet.
 func newSystem(t *testing.T, on services, slaves int) *system {
 	t.Helper()
 	number := int(systems.Add(1))
@@ -133,7 +132,7 @@ func newSystem(t *testing.T, on services, slaves int) *system {
 	return s
 }
 
-// start runs the process, also again on the same data, and waits until it is ready.
+// start runs the process and waits until it is ready. Called again, it uses the same data.
 func (s *system) start(t *testing.T) {
 	t.Helper()
 	build := binary
@@ -175,7 +174,7 @@ func (s *system) args() []string {
 	}
 }
 
-// run starts the process, its output in a file: what a killed process wrote last is there.
+// run starts the process. Its output goes to a file, which has even the last lines of a killed process.
 func (s *system) run(cmd *exec.Cmd) error {
 	out, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -195,7 +194,7 @@ func (s *system) run(cmd *exec.Cmd) error {
 	return nil
 }
 
-// listen is an address that is nobody else's: of this process and this system.
+// listen returns a loopback address that only this system of this process uses.
 func (s *system) listen() string {
 	n := os.Getpid()<<8 + s.number
 	return fmt.Sprintf("127.%d.%d.%d:9500", 1+n>>16&0x7f, n>>8&0xff, 1+n&0x7f)
@@ -234,7 +233,7 @@ func (s *system) running() bool {
 	return s.cmd != nil && !wait.Closed(s.done)
 }
 
-// removeQueues removes what the system has left at a broker that others use too.
+// removeQueues removes the system's queues from a broker that other systems use too.
 func (s *system) removeQueues(t *testing.T) {
 	t.Helper()
 	if s.rabbit.Own() {
@@ -248,7 +247,7 @@ func (s *system) removeQueues(t *testing.T) {
 	}
 }
 
-// deleteQueues deletes queues of the system, whoever uses them.
+// deleteQueues deletes queues of the system even if they are in use.
 func (s *system) deleteQueues(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -261,7 +260,7 @@ func (s *system) deleteQueues(t *testing.T, names ...string) {
 	}
 }
 
-// atBroker does something over a connection of the test's own.
+// atBroker calls do with a channel of a new connection to the broker.
 func (s *system) atBroker(do func(*amqp091.Channel) error) error {
 	conn, err := amqp091.Dial(s.rabbit.URL)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// A worker that dies or stands still under load is replaced, each by one, and
-// nothing that was acknowledged is lost or doubled.
+// Workers that die or stand still under load are replaced, each by one worker, and no acknowledged write is lost or
+// doubled.
 func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -108,8 +108,8 @@ func (s *system) awaitGone(t *testing.T, pids []int) {
 	})
 }
 
-// The master is stopped and taken for hung, and woken up when another one has taken over, if it lives: it must not write,
-// and ends.
+// The master is stopped and taken for hung. When another worker has taken over, the old master goes on, if it was not
+// killed: it must not write, and it ends.
 func masterStandsStill(t *testing.T, l *load) {
 	t.Helper()
 	before, alerts := l.sys.cluster(t), l.sys.watchAlerts(t)
@@ -119,15 +119,15 @@ func masterStandsStill(t *testing.T, l *load) {
 	alerts.Await(t, "RideshareHungWorkerReplaced")
 	l.sys.awaitSuccessor(t, before)
 	l.awaitProgress(t)
-	// It may have been killed by now, which the fault does not need.
+	// The old master may have been killed already; the test allows both.
 	if err := syscall.Kill(old[0], syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Error(err)
 	}
 	l.sys.awaitGone(t, old)
 }
 
-// A slave is stopped: it is taken for hung long before its session ends and the deadlines of its reads are over, so no
-// read fails. The master stays.
+// A slave is stopped. It is taken for hung long before its session ends or its reads miss their deadlines, so no read
+// fails. The master stays.
 func slaveStandsStill(t *testing.T, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)
@@ -143,8 +143,8 @@ func slaveStandsStill(t *testing.T, l *load) {
 	}
 }
 
-// All slaves are stopped for less than their sessions while writes go on. They wake up to reads that
-// wait for them, whose callers know of newer writes than they do.
+// All slaves are stopped for less than their sessions while writes go on. When they go on, they find waiting reads that
+// require newer writes than the slaves have applied.
 func slavesPause(t *testing.T, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)

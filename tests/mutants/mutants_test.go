@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Each patch fits the code as it is, and the tests that it names are there.
+// Each patch applies to the code, and the tests that it names exist.
 func TestPatches_FitTheTree(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -93,12 +93,12 @@ func main() {}
 `
 )
 
-// patch makes a patch of code that puts one line in place of another.
+// patch returns a patch of code that replaces one line by another.
 func patch(test, from, to string) string {
 	return "What it breaks.\n\nRed: ./. " + test + "\n\n--- a/a.go\n+++ b/a.go\n@@ -3,3 +3,3 @@\n func Sum(a, b int) int {\n-" + from + "\n+" + to + "\n }\n"
 }
 
-// A patch that turns its test red is right; whatever else comes of one is an error that says so, and the tree stays as it is.
+// A patch that turns its test red is accepted. Any other outcome is an error with the reason. The tree is never changed.
 func TestRunAll_OneMutant_Verdict(t *testing.T) {
 	const sum = "\treturn a + b"
 	for name, tt := range map[string]struct {

@@ -19,13 +19,14 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// mark is what is known of one operation of the generated SQL. Its last statement leaves a row with its name.
+// mark is one operation of the generated SQL and what its client knows about it. The operation's last statement inserts a row
+// with its name.
 type mark struct {
 	name   string
 	op     dbaas.Operation
 	result *dbaas.OperationResult // of the first answer
-	queued bool                   // a queue took it
-	maybe  bool                   // its outcome was once not known
+	queued bool                   // the operation was accepted into a queue
+	maybe  bool                   // some try had an unknown outcome
 }
 
 // anyClient sends generated SQL, one operation after the other: to one orchestrator, to two at once, or queued.
@@ -58,7 +59,7 @@ func (w *world) startAnyClient() (end func()) {
 	}
 }
 
-// mark returns the operation as it is sent: one that comes again is the same one again.
+// mark returns the operation to send. If the generator repeats an operation, mark returns the same mark again.
 func (c *anyClient) mark(o sqlgen.Operation) *mark {
 	op := dbaas.Operation{Atomic: o.Atomic, Statements: o.SQL()}
 	m := &mark{name: fmt.Sprintf("any-%d", len(c.marks))}
@@ -74,7 +75,7 @@ func (c *anyClient) mark(o sqlgen.Operation) *mark {
 	return m
 }
 
-// write sends one operation, and again while its outcome is not known; at some point it gives up.
+// write sends one operation, and sends it again while its outcome is not known; at some point it gives up.
 func (c *anyClient) write(ctx context.Context, o sqlgen.Operation) {
 	m := c.mark(o)
 	way := c.rnd.IntN(5)
@@ -95,7 +96,7 @@ func (c *anyClient) write(ctx context.Context, o sqlgen.Operation) {
 	}
 }
 
-// answer is what one call of an orchestrator gave.
+// answer is the answer to one call of an orchestrator.
 type answer struct {
 	result dbaas.OperationResult
 	err    error
@@ -125,7 +126,7 @@ func (c *anyClient) twice(m *mark) bool {
 	return c.answered(m, answers[1]) || first
 }
 
-// enqueue sends the operation as one that nobody waits for.
+// enqueue sends the operation as an asynchronous write.
 func (c *anyClient) enqueue(m *mark) bool {
 	o := c.w.pick(c.rnd)
 	if o == nil {
@@ -139,7 +140,7 @@ func (c *anyClient) enqueue(m *mark) bool {
 	return c.answered(m, answer{err: err})
 }
 
-// answered takes an answer and reports whether the operation has ended with it.
+// answered records an answer and reports whether it is final.
 func (c *anyClient) answered(m *mark, a answer) bool {
 	switch code := dbaas.CodeOf(a.err); code { //nolint:exhaustive // all other codes are wrong.
 	case dbaas.CodeOK:
@@ -158,13 +159,13 @@ func (c *anyClient) answered(m *mark, a answer) bool {
 	return false
 }
 
-// kept reports whether the operation's last statement was answered as done.
+// kept reports whether the operation's last statement succeeded according to the answer.
 func (m *mark) kept() bool {
 	n := len(m.op.Statements)
 	return len(m.result.Statements) == n && m.result.Statements[n-1].Code == dbaas.CodeOK
 }
 
-// compare checks how often the operation's row is there.
+// compare checks how often the database has the operation's row.
 func (m *mark) compare(found int) error {
 	least, most := 0, 0
 	switch {
@@ -180,14 +181,14 @@ func (m *mark) compare(found int) error {
 	return nil
 }
 
-// checkMarks compares what was done with what the client was told: each acknowledged operation once, with
-// its first answer still in the log.
+// checkMarks compares the database with the answers that the client got: each acknowledged operation must have its effect once,
+// and the log must still have its first answer.
 func (w *world) checkMarks() error {
 	conn, err := sqlite.Open(filepath.Join(w.dir, "persdb", commitlog.FileName), sqlite.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // it has only read
+	defer func() { _ = conn.Close() }() // a connection that only reads loses nothing if Close fails
 	found := map[string]int{}
 	if err := conn.Query("SELECT name FROM marks", func(r sqlite.Row) error {
 		found[r.Text(0)]++
@@ -215,7 +216,7 @@ func (w *world) checkMarks() error {
 	return errors.Join(wrong...)
 }
 
-// serves waits until a write is taken: whatever the clocks show by now, none is refused for ever.
+// serves waits until a write succeeds: whatever the clocks show by now, the system must accept writes again.
 func (w *world) serves() {
 	rnd := w0(w.seed, "last write")
 	op := dbaas.Operation{ID: dbaas.NewOpID(w.orchestratorNow()), Statements: []dbaas.Statement{{SQL: "UPDATE marks SET name=name WHERE 0"}}}
@@ -231,7 +232,7 @@ func (w *world) serves() {
 	}
 }
 
-// clockSteps moves a clock for good, by seconds or by years, or sets it right.
+// clockSteps moves a clock by seconds or by years until its next step, or sets it right.
 func clockSteps(clock func(*world) *atomic.Int64) func(*world, *rand.Rand) func() {
 	return func(w *world, rnd *rand.Rand) func() {
 		steps := []time.Duration{0, 20 * time.Second, 3 * time.Hour, 10 * 365 * 24 * time.Hour}
@@ -250,8 +251,8 @@ func orchestratorClock(w *world) *atomic.Int64 { return &w.idsStepped }
 // persdbNow is persdb's clock.
 func (w *world) persdbNow() time.Time { return time.Now().Add(time.Duration(w.stepped.Load())) }
 
-// orchestratorNow is the clock of the orchestrators, of which only the ids of operations have something: all their deadlines are
-// by a clock that does not step.
+// orchestratorNow is the orchestrators' clock. Only the ids of operations depend on it: deadlines use a clock that does not
+// step.
 func (w *world) orchestratorNow() time.Time {
 	return time.Now().Add(time.Duration(w.idsStepped.Load()))
 }

@@ -13,8 +13,8 @@ import (
 	"rideshare/internal/failpoint"
 )
 
-// The runs are worth what they notice: with each promise broken on purpose some of them
-// must fail, and for the reason that the broken promise is.
+// The runs prove something only if they can fail: with each promise broken on purpose some run must fail, and name the
+// broken promise.
 func TestSystem_Broken_InvariantsNotice(t *testing.T) {
 	for _, broken := range []struct {
 		promise failpoint.Switch
@@ -40,8 +40,8 @@ func TestSystem_Broken_InvariantsNotice(t *testing.T) {
 	}
 }
 
-// Runs are made in batches until one notices. A promise that is needed seldom, such as the read position, which counts
-// when the answer of a commit was lost, is noticed by one run of some 60.
+// Batches of runs are made until a run fails. Some promises are needed rarely: the read position matters only when the
+// answer of a commit was lost, so about one run of 60 notices that it is broken.
 const (
 	batches   = 20
 	batchRuns = 40

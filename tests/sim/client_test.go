@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// callLimit is the deadline of a call, and lateBy how much later its answer may come.
+	// callLimit is the time that a call has until its deadline. lateBy is how long after the deadline its answer may come.
 	callLimit = 3 * time.Second
 	lateBy    = 50 * time.Millisecond
 	// thinkTime is the longest pause between two calls of a client.
@@ -39,8 +39,8 @@ type client struct {
 	rnd     *rand.Rand
 	history *history.Client
 	calls   int
-	last    dbaas.Seq         // of its own writes: it never reads anything older
-	values  map[string]string // of the registers, as it knew them last
+	last    dbaas.Seq         // of its own writes: no later read may see an older state
+	values  map[string]string // of the registers, as the client last saw them
 }
 
 // createTables is the first write.
@@ -116,8 +116,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// newWrite draws a write: an effect by its name, which is counted, and which may be a member of a
-// set; some change a register as well.
+// newWrite draws a write: it inserts an effect with a unique name and increments a counter. The effect may be a member of
+// a set, and some writes change a register as well.
 func (c *client) newWrite() (dbaas.Operation, history.Call) {
 	name := fmt.Sprintf("%s-%d", c.name, c.calls)
 	call := history.Call{Kind: history.Write, Key: register(c.rnd.IntN(registers)), Value: name}
@@ -140,8 +140,9 @@ func (c *client) newWrite() (dbaas.Operation, history.Call) {
 	return dbaas.Operation{ID: dbaas.NewOpID(c.w.orchestratorNow()), Atomic: true, Statements: statements}, call
 }
 
-// write makes one write. With a key it repeats it while its outcome is not known, and at some point gives up; sometimes it
-// gives up early and comes again, sometimes it asks two orchestrators at once.
+// write makes one write. A write with an idempotency key is repeated while its outcome is not known, and at some point
+// given up. Sometimes the client gives up a try early and repeats it, and sometimes it sends the write to two
+// orchestrators at once.
 func (c *client) write(ctx context.Context) {
 	op, call := c.newWrite()
 	name := call.Value
@@ -158,7 +159,7 @@ func (c *client) write(ctx context.Context) {
 			send = c.sendTwice
 		}
 		result, code := send(c.w.pick(c.rnd), op, c.haste(op.Resent))
-		switch code { //nolint:exhaustive // all other codes are wrong, as send has said.
+		switch code { //nolint:exhaustive // send has reported all other codes as errors.
 		case dbaas.CodeOK:
 			c.last = max(c.last, result.Seq)
 			pending.Answered(history.Answer{Done: result.Statements[1].RowsAffected == 1})
@@ -183,7 +184,7 @@ func (c *client) write(ctx context.Context) {
 	}
 }
 
-// haste draws how long a client waits for an answer.
+// haste draws how long the client waits for an answer.
 func (c *client) haste(keyed bool) time.Duration {
 	if keyed && c.rnd.IntN(4) == 0 {
 		return time.Duration(1 + c.rnd.Int64N(int64(callLimit)))
@@ -246,7 +247,7 @@ func (c *client) inTime(what string, began time.Time) {
 	}
 }
 
-// ask reads, and returns false if it was refused as it may be.
+// ask reads, and returns false if the read was refused in an allowed way.
 func (c *client) ask(read dbaas.Read, rows any) (dbaas.ReadResult, bool) {
 	o := c.w.pick(c.rnd)
 	if o == nil {
@@ -276,7 +277,7 @@ func (c *client) ask(read dbaas.Read, rows any) (dbaas.ReadResult, bool) {
 	return result, true
 }
 
-// read counts the effects, which must be those of a prefix of the log.
+// read reads the number of effects. checkViews compares it with the log.
 func (c *client) read() {
 	var rows []struct{ C, N int }
 	read := dbaas.Read{Statements: []dbaas.Statement{{SQL: "SELECT count(*) AS c, (SELECT v FROM registers WHERE k='counter') AS n FROM effects"}}}

@@ -12,7 +12,8 @@ import (
 	"rideshare/internal/testkit/feedtest"
 )
 
-// consumer follows the change feed, dies again and again, and resumes at any orchestrator. It ignores what it has seen.
+// consumer follows the change feed, dies again and again, and resumes at any orchestrator. It ignores events that it
+// has already seen.
 type consumer struct {
 	feedtest.Consumer
 
@@ -20,11 +21,11 @@ type consumer struct {
 	rnd *rand.Rand
 }
 
-// consumed is the table that one consumer chooses.
+// consumed is the table to which one of the consumers subscribes.
 const consumed = "effects"
 
-// startConsumers runs two consumers, of all tables and of one. The returned function waits until they have what the log
-// has, and compares.
+// startConsumers runs two consumers, of all tables and of one. The returned function waits until they have read to the
+// end of the log, and compares their events with the log.
 func (w *world) startConsumers() (end func()) {
 	all := []*consumer{
 		{w: w, rnd: w0(w.seed, "consumer")},

@@ -12,13 +12,13 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// engine is the launcher with its faults.
+// engine is the in-process launcher with injected faults.
 type engine struct {
 	*launchinproc.Launcher
 
 	mu    sync.Mutex // guards the fields below
 	away  bool
-	loses bool // starts happen and their answers are lost
+	loses bool // workers are started and the answers are lost
 }
 
 func (e *engine) set(away, loses bool) {
@@ -36,7 +36,8 @@ func (e *engine) check() error {
 	return nil
 }
 
-// Start starts a worker, if the engine is there.
+// Start starts a worker unless the engine is down. If the engine loses answers, the worker is started and Start returns
+// an error.
 func (e *engine) Start(ctx context.Context, id string) (launch.Instance, error) {
 	if err := e.check(); err != nil {
 		return launch.Instance{}, err
@@ -50,7 +51,7 @@ func (e *engine) Start(ctx context.Context, id string) (launch.Instance, error) 
 	return in, err
 }
 
-// Kill kills a worker, if the engine is there.
+// Kill kills a worker unless the engine is down.
 func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	if err := e.check(); err != nil {
 		return err
@@ -58,7 +59,7 @@ func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return e.Launcher.Kill(ctx, id)
 }
 
-// Stop stops a worker, if the engine is there.
+// Stop stops a worker unless the engine is down.
 func (e *engine) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
 	if err := e.check(); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (e *engine) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duratio
 	return e.Launcher.Stop(ctx, id, grace)
 }
 
-// Remove removes a worker, if the engine is there.
+// Remove removes a worker unless the engine is down.
 func (e *engine) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	if err := e.check(); err != nil {
 		return err
@@ -74,7 +75,7 @@ func (e *engine) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	return e.Launcher.Remove(ctx, id)
 }
 
-// List lists the workers, if the engine is there.
+// List lists the workers unless the engine is down.
 func (e *engine) List(ctx context.Context) ([]launch.Instance, error) {
 	if err := e.check(); err != nil {
 		return nil, err

@@ -12,13 +12,14 @@ import (
 	"rideshare/internal/mq"
 )
 
-// fault begins something and returns what ends it; nil if there is nothing to end.
+// fault is a fault with its name. begin starts it and returns a function that ends it, or nil if there is nothing to
+// end.
 type fault struct {
 	name  string
 	begin func(w *world, rnd *rand.Rand) (heal func())
 }
 
-// faults are what the scheduler draws from, each as likely as any other.
+// faults are the faults that nemesis draws from, all with the same probability.
 var faults = []fault{
 	{"kill the master", killMaster},
 	{"kill the master", killMaster},
@@ -126,7 +127,7 @@ func cutBus(_ *world, n *node, _ *rand.Rand) func() {
 	return n.bus.Heal
 }
 
-// anyTrouble draws what is wrong on a way to persdb.
+// anyTrouble draws a trouble for calls to persdb.
 func anyTrouble(rnd *rand.Rand) trouble {
 	switch rnd.IntN(6) {
 	case 5:
@@ -154,7 +155,8 @@ func persdbTrouble(w *world, rnd *rand.Rand) func() {
 	return func() { w.persdb.set(trouble{}) }
 }
 
-// lateCommits makes what the master sends arrive after its death, when there may be another one.
+// lateCommits delays the master's commits, so that they arrive after its death, when another master may have taken
+// over.
 func lateCommits(w *world, rnd *rand.Rand) func() {
 	return onMaster(w, rnd, func(w *world, n *node, rnd *rand.Rand) func() {
 		n.line.set(trouble{delay: 8 * time.Second})
@@ -189,7 +191,8 @@ func brokerAlarm(w *world, _ *rand.Rand) func() {
 	return w.broker.Unblock
 }
 
-// confirmsLost makes orchestrators send messages again that were taken: each write comes twice.
+// confirmsLost loses confirms of the broker, so that orchestrators repeat messages that the broker has: such a write
+// arrives twice.
 func confirmsLost(w *world, rnd *rand.Rand) func() {
 	rnd = rand.New(rand.NewPCG(rnd.Uint64(), 0))
 	w.broker.SetConfirmLost(func(string, mq.Queue) bool { return rnd.IntN(2) == 0 })
@@ -223,7 +226,7 @@ func queueDeleted(w *world, rnd *rand.Rand) func() {
 	w.broker.DeleteQueue(mq.WorkQueues()[rnd.IntN(3)])
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.accepted = nil // some may have been in there
+	w.accepted = nil // some of these writes may have been in the deleted queue
 	return nil
 }
 
@@ -237,7 +240,7 @@ func engineLoses(w *world, _ *rand.Rand) func() {
 	return func() { w.engine.set(false, false) }
 }
 
-// orchestratorDies leaves the workers alone; another orchestrator comes in time.
+// orchestratorDies kills an orchestrator, possibly the only one. Another orchestrator is started when the fault ends.
 func orchestratorDies(w *world, rnd *rand.Rand) func() {
 	if o := w.pick(rnd); o != nil {
 		w.kill(o)
@@ -245,7 +248,7 @@ func orchestratorDies(w *world, rnd *rand.Rand) func() {
 	return func() { w.startOrchestrator() }
 }
 
-// secondOrchestrator starts one more, and ends one of them, not always the second, later.
+// secondOrchestrator starts one more orchestrator. When the fault ends, a random one of them is killed.
 func secondOrchestrator(w *world, rnd *rand.Rand) func() {
 	w.startOrchestrator()
 	rnd = rand.New(rand.NewPCG(rnd.Uint64(), 0))
@@ -266,7 +269,7 @@ func rescale(w *world, rnd *rand.Rand) func() {
 	return nil
 }
 
-// handOver asks for another master, whatever else goes on, and does not wait for it.
+// handOver asks for another master and does not wait for the answer.
 func handOver(w *world, rnd *rand.Rand) func() {
 	o := w.pick(rnd)
 	if o == nil {
@@ -282,8 +285,8 @@ func handOver(w *world, rnd *rand.Rand) func() {
 	return nil
 }
 
-// strayClaim is an orchestrator that died between claiming an epoch and giving it to somebody.
+// strayClaim acts as an orchestrator that has died between claiming an epoch and giving it to a worker.
 func strayClaim(w *world, _ *rand.Rand) func() {
-	_, _ = claim(context.Background(), w.store, w.fenced) // an epoch more or less
+	_, _ = claim(context.Background(), w.store, w.fenced) // if the claim fails, there is no fault
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 	mqinproc "rideshare/internal/mq/inproc"
 )
 
-// errCut is returned by what a dead process tries.
+// errCut is returned by every call of a dead process.
 var errCut = errors.New("the process is dead")
 
-// gate is where a process that is stopped (SIGSTOP) stands still, on every way out
-// of it and in. A killed process passes none any more.
+// gate simulates SIGSTOP and SIGKILL of a process: all calls from and to the process pass its gate. While the process
+// is stopped they wait there; after it was killed they fail.
 type gate struct {
 	mu      sync.Mutex // guards the fields below
 	stopped chan struct{}
@@ -26,7 +26,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{dead: make(chan struct{})} }
 
-// stop makes everybody wait at the gate until resume.
+// stop makes all calls wait at the gate until resume.
 func (g *gate) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,8 +53,8 @@ func (g *gate) kill() {
 	}
 }
 
-// pass waits while the process is stopped; it returns errCut for a dead one. What a stopped
-// process wants to do it does when it goes on, however late that is.
+// pass waits while the process is stopped, and returns errCut if the process is dead. After resume the waiting calls go
+// on, however late they are.
 func (g *gate) pass() error {
 	for {
 		g.mu.Lock()
@@ -73,8 +73,8 @@ func (g *gate) pass() error {
 	}
 }
 
-// gatedBus is a worker's connection to the bus behind its gate. What crosses it takes a time that is drawn,
-// and keeps its order.
+// gatedBus is a worker's connection to the bus behind its gate. Messages are delayed by a random time and keep their
+// order.
 type gatedBus struct {
 	*mqinproc.Conn
 	gate *gate
@@ -122,7 +122,7 @@ func (b gatedBus) Close() error {
 	return b.Conn.Close()
 }
 
-// gatedDelivery is acknowledged by a process that runs.
+// gatedDelivery passes the gate before it is acknowledged.
 type gatedDelivery struct {
 	mq.Delivery
 	gate *gate
@@ -135,8 +135,8 @@ func (d gatedDelivery) Ack() error {
 	return d.Delivery.Ack()
 }
 
-// gatedCoordinator is a worker's way to the coordinator, whose sessions fall silent
-// while the process is stopped.
+// gatedCoordinator is a worker's connection to the coordinator. Its sessions send no heartbeats while the process is
+// stopped.
 type gatedCoordinator struct {
 	*coordinproc.Client
 	gate *gate
@@ -149,7 +149,7 @@ func (c gatedCoordinator) Open(ctx context.Context) (coord.Session, error) {
 	return c.Client.Open(ctx)
 }
 
-// gated is the control API of a process behind its gate.
+// gated is the control API of a worker behind the worker's gate.
 func (g *gate) gated(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.pass() == nil {

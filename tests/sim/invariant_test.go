@@ -20,8 +20,8 @@ import (
 // that has lost its snapshot to a fault waits a minute before it is given up.
 const healLimit = 3 * time.Minute
 
-// heal ends every fault and waits until the system is whole, and says what is missing if it
-// is not in time (I4, I8).
+// heal ends every fault and waits until the system is whole. It fails the run, with what is missing, if that takes longer than
+// healLimit (I4, I8).
 func (w *world) heal() {
 	w.tell("all is healed")
 	w.persdb.set(trouble{})
@@ -47,7 +47,7 @@ func (w *world) heal() {
 	}
 }
 
-// whole returns what is not as it should be, if anything.
+// whole returns nil if the system is whole, and otherwise what is missing.
 func (w *world) whole(rnd *rand.Rand) error {
 	ctx := context.Background()
 	o := w.pick(rnd)
@@ -75,7 +75,7 @@ func (w *world) whole(rnd *rand.Rand) error {
 	return w.equal(ctx, append(slaves, master))
 }
 
-// equal compares every replica with persdb.
+// equal returns an error unless every replica equals persdb.
 func (w *world) equal(ctx context.Context, nodes []*node) error {
 	want, err := w.store.Hashes(ctx)
 	if err != nil {
@@ -96,8 +96,8 @@ func (w *world) equal(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-// check checks what must hold at the end, whatever happened before. Its faults come first: a verdict shows few, and wrong answers
-// may be many.
+// check checks what must hold at the end, whatever happened before. Its findings come before the wrong answers of calls: a
+// verdict shows only the first few, and wrong answers may be many.
 func (w *world) check() {
 	if err := errors.Join(w.checkLog(), w.checkAccepted(), w.checkEffects(), w.checkViews(), w.checkMarks()); err != nil {
 		w.mu.Lock()
@@ -106,10 +106,10 @@ func (w *world) check() {
 	}
 }
 
-// acceptLimit is how long an accepted write may be pending in a system that is whole.
+// acceptLimit is how long an accepted write may stay pending in a system that is whole.
 const acceptLimit = time.Minute
 
-// checkAccepted looks up the writes that nobody waited for: each gets a result, and its effect if that says so.
+// checkAccepted looks up the asynchronous writes: each must get a result, and must have its effect if the result says so.
 func (w *world) checkAccepted() error {
 	began := time.Now()
 	for _, q := range w.accepted {
@@ -133,8 +133,8 @@ func (w *world) checkAccepted() error {
 // failed reports whether a stored result says that its operation had no effect.
 func failed(r *dbaas.OperationResult) bool { return r.Statements[0].Code != dbaas.CodeOK }
 
-// checkLog reads the whole log: dense, with epochs that never fall, and none that is older than
-// one that had been given out before (I3, I7).
+// checkLog checks the whole log: its positions have no gap, its epochs never fall, and after a claimed epoch no entry has an
+// older epoch (I3, I7).
 func (w *world) checkLog() error {
 	var last dbaas.Entry
 	for {
@@ -159,13 +159,13 @@ func (w *world) checkLog() error {
 	}
 }
 
-// checkEffects compares persdb's tables with what the clients were told (I1, I2).
+// checkEffects compares persdb's tables with the answers that the clients got (I1, I2).
 func (w *world) checkEffects() error {
 	conn, err := sqlite.Open(filepath.Join(w.dir, "persdb", commitlog.FileName), sqlite.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // it has only read
+	defer func() { _ = conn.Close() }() // a connection that only reads loses nothing if Close fails
 	found, counter := map[string]int{}, 0
 	if err := conn.Query("SELECT name FROM effects", func(r sqlite.Row) error {
 		found[r.Text(0)]++
@@ -184,7 +184,7 @@ func (w *world) checkEffects() error {
 
 // checkViews compares what each read saw with the log: exactly the effects up to its position (I6).
 func (w *world) checkViews() error {
-	at := map[dbaas.Seq]int{} // effects by the position of their entry
+	at := map[dbaas.Seq]int{} // number of effects by position of the log
 	for _, id := range w.ids {
 		result, err := w.store.Lookup(context.Background(), id)
 		switch {

@@ -7,24 +7,23 @@ import (
 )
 
 const (
-	// messageLag is the longest way of a message between the bus and a worker.
+	// messageLag is the longest delay of a message between the bus and a worker.
 	messageLag = 2 * time.Millisecond
-	// entryLag is the longest time from a broadcast until a slow replica applies the entry: long enough
-	// for others to be told of the write, and to read elsewhere.
+	// entryLag is the longest time from a broadcast until a slow replica applies the entry: long enough that clients learn
+	// of the write and read it elsewhere.
 	entryLag = 400 * time.Millisecond
 )
 
-// lag is how late one worker gets what is sent, drawn for each message.
+// lag delays the messages to and from one worker, each by a random time.
 type lag struct {
 	mu  sync.Mutex // guards rnd
 	rnd *rand.Rand
 }
 
-// message is the way of a request or an answer.
+// message waits for the delay of a request or an answer.
 func (l *lag) message() { l.sleep(messageLag) }
 
-// entry is the way of an entry to the replica: most come at once, one of four has to wait, and what is
-// behind it as well.
+// entry waits for the delay of an entry. One of four entries is delayed for long, and so are the entries behind it.
 func (l *lag) entry() {
 	l.mu.Lock()
 	slow := l.rnd.IntN(4) == 0

@@ -11,16 +11,16 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// trouble is what a way to persdb does to the calls on it.
+// trouble is a fault of a connection to persdb.
 type trouble struct {
-	refuse bool          // nobody can connect
-	hang   bool          // calls are sent, and nothing comes back
-	delay  time.Duration // at most, for each call; it arrives although the caller has gone
+	refuse bool          // connections are refused
+	hang   bool          // calls are sent and never answered
+	delay  time.Duration // the longest delay of a call, which arrives even if the caller has given up or died
 	lose   float64       // the share of commits whose answer is lost
-	dies   bool          // the answer of the next commit is lost, and from then on nobody can connect
+	dies   bool          // the answer of the next commit is lost, and from then on connections are refused
 }
 
-// line is the state of a way to persdb, which the faults change.
+// line is the state of a connection to persdb. Faults change it.
 type line struct {
 	mu    sync.Mutex // guards the fields below
 	state trouble
@@ -57,17 +57,17 @@ func (l *line) fate(commit bool) (t trouble) {
 	return t
 }
 
-// link is one process's way to persdb: its own line, then the one that all share.
+// link is the connection of one process to persdb: the process's own line, then the line that all processes share.
 type link struct {
 	store  *commitlog.Store
 	gate   *gate
 	own    *line
 	shared *line
-	late   *sync.WaitGroup // calls that nobody waits for any more
+	late   *sync.WaitGroup // calls whose callers have given up
 	fenced func(dbaas.Epoch, dbaas.Seq)
 }
 
-// fate is what happens to one call on both lines.
+// fate draws what happens to one call on both lines.
 func (l *link) fate(commit bool) trouble {
 	a, b := l.own.fate(commit), l.shared.fate(commit)
 	return trouble{
@@ -75,11 +75,11 @@ func (l *link) fate(commit bool) trouble {
 	}
 }
 
-// errAway is how a call ends that was not sent.
+// errAway is the error of a call that was not sent.
 var errAway = dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", dbaas.ErrUnreachable)
 
-// call makes one call as its fate has it. lost is the error of a call that was sent
-// and has no answer. A call that was sent arrives, however late and whoever has died.
+// call draws a fate and makes one call accordingly. lost is the error of a call that was sent and gets no answer. A
+// call that was sent arrives, even if it is late or its caller has died.
 func call[T any](ctx context.Context, l *link, lost error, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if l.gate.pass() != nil {
@@ -121,12 +121,13 @@ func call[T any](ctx context.Context, l *link, lost error, do func(context.Conte
 	}
 }
 
-// Commit is commitlog.Store's.
+// Commit is that of commitlog.Store.
 func (l *link) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	return call(ctx, l, dbaas.ErrUnknown, func(ctx context.Context) (dbaas.Commit, error) { return l.store.Commit(ctx, by, ops) })
 }
 
-// Claim is commitlog.Store's. fenced is told the epoch and a position after which no older one may commit.
+// Claim is that of commitlog.Store. It calls fenced with the epoch and a position after which no older epoch may
+// commit.
 func (l *link) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Epoch, error) { return claim(ctx, l.store, l.fenced) })
 }
@@ -144,29 +145,29 @@ func claim(ctx context.Context, store *commitlog.Store, fenced func(dbaas.Epoch,
 	return epoch, nil
 }
 
-// Head is commitlog.Store's.
+// Head is that of commitlog.Store.
 func (l *link) Head(ctx context.Context) (dbaas.Head, error) {
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Head, error) { return l.store.Head(ctx) })
 }
 
-// Log is commitlog.Store's.
+// Log is that of commitlog.Store.
 func (l *link) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Page, error) { return l.store.Log(ctx, after, wait) })
 }
 
-// Changes is commitlog.Store's. A poll is short: the call does not outlive the process by long.
+// Changes is that of commitlog.Store, with a wait of at most a second, so that the call soon ends after its process.
 func (l *link) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Page, error) {
 		return l.store.Changes(ctx, after, min(wait, time.Second), size)
 	})
 }
 
-// Hashes is commitlog.Store's.
+// HashPart is that of commitlog.Store.
 func (l *link) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.HashPart, error) { return l.store.HashPart(ctx, from) })
 }
 
-// Snapshot is commitlog.Store's; only its beginning can be in trouble, since it is a file.
+// Snapshot is that of commitlog.Store. Only its begin can fail: the snapshot itself is a local file.
 func (l *link) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if _, err := l.Head(ctx); err != nil {
 		return nil, err

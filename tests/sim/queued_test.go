@@ -7,13 +7,13 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// queued is a write that was accepted, and that nobody waits for.
+// queued is an asynchronous write that was accepted.
 type queued struct {
 	id   dbaas.OpID
 	name string
 }
 
-// queue makes a write that nobody waits for. What becomes of it is looked up at the end.
+// queue makes an asynchronous write. checkAccepted looks up its result at the end.
 func (c *client) queue() {
 	o := c.w.pick(c.rnd)
 	if o == nil {

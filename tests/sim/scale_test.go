@@ -17,10 +17,10 @@ import (
 	"rideshare/worker/slave"
 )
 
-// core is a slave's replica and its only core, which works on one read at a time. Each read needs it for readWork, as
-// with `rideshare bench scale`, where a read needs a millisecond of a tenth of a core.
+// core is a slave's replica on a machine with one core, which executes one read at a time. Each read occupies the core
+// for readWork, as in `rideshare bench scale`, where a read needs a millisecond of a tenth of a core.
 type core struct {
-	busy chan struct{} // has room for the read that works
+	busy chan struct{} // has room for the one read that runs
 	pace func()
 }
 
@@ -51,14 +51,14 @@ func (c *core) Read(ctx context.Context, _ *dbaas.Read) dbaas.ReadResult {
 	return dbaas.ReadResult{}
 }
 
-// serving is the availability of that many slaves.
+// serving is an availability that reports that many slaves.
 type serving int
 
 func (s serving) Slaves() (int, time.Time)            { return int(s), time.Time{} }
 func (s serving) Master() (bool, time.Time)           { return true, time.Time{} }
 func (s serving) Gone(dbaas.WorkerID, time.Time) bool { return false }
 
-// answered returns how many slow reads some slaves answer in half a minute to 16 clients for each.
+// answered returns how many slow reads that many slaves answer in half a minute, with 16 clients for each slave.
 func answered(t *testing.T, slaves int) int64 {
 	t.Helper()
 	var count atomic.Int64

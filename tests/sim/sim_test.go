@@ -1,7 +1,7 @@
-// Package sim_test runs the whole system in one process and in simulated time,
-// and breaks it: real workers, control loops, dispatchers and SQLite files on the in-process
-// bus, coordinator and launcher, in a bubble of testing/synctest. Each run has a seed, from
-// which faults and clients draw; each ends with healing, waiting, and the invariants.
+// Package sim_test runs the whole system in one process and in simulated time, and injects faults: real workers,
+// control loops, dispatchers and SQLite files on the in-process bus, coordinator and launcher, in a bubble of
+// testing/synctest. Each run has a seed, from which faults and clients draw. Each run ends with healing all faults,
+// waiting until the system is whole, and checking the invariants.
 package sim_test
 
 import (
@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// seedEnv repeats one run, with its whole log; runsEnv says how many runs there are.
+	// seedEnv names the variable for the seed of a single run to repeat, with its whole log. runsEnv names the variable
+	// for the number of runs.
 	seedEnv = "RIDESHARE_SIM_SEED"
 	runsEnv = "RIDESHARE_SIM_RUNS"
 	// troubleFor is how long the faults go on in each run, in simulated time.
 	troubleFor = 90 * time.Second
 	clients    = 3
-	// checkLimit bounds what porcupine may take for one run, in real time.
+	// checkLimit bounds how long porcupine checks one run, in real time.
 	checkLimit = 20 * time.Second
 )
 
-// TestMain turns on what a test of these tests wants broken, in a binary that can.
+// TestMain breaks the promise that a test of these tests names, if the binary was built for that.
 func TestMain(m *testing.M) {
 	if err := failpoint.Serve(); err != nil {
 		panic(err)
@@ -93,7 +94,7 @@ func runSeed(t *testing.T, seed uint64, log *slog.Logger) *world {
 	return w
 }
 
-// totals is what happened in all runs, for those who want to know whether it was much.
+// totals counts what happened in all runs.
 type totals struct {
 	acked, refused, unknown, reads, epochs, calls, held, audited, hits, resumed atomic.Int64
 }
@@ -116,7 +117,7 @@ func (a *totals) add(w *world) {
 // enough is the number of runs after which everything must have happened.
 const enough = 30
 
-// report prints the totals. Runs in which nothing goes wrong, or nothing goes well, prove nothing.
+// report prints the totals. It fails the test if some outcome never happened: such runs prove nothing.
 func (a *totals) report(t *testing.T, runs int) {
 	t.Helper()
 	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories; %d starts held back; %d reads from caches, %d audited; %d streams of changes",
@@ -141,7 +142,7 @@ func (w *world) play() {
 	endClients()
 	endAny()
 	w.serves()
-	w.heal() // what the clients still had in hand has reached everybody
+	w.heal() // the writes that were still in flight have reached all workers
 	endConsumers()
 	w.check()
 }
@@ -151,8 +152,7 @@ func (w *world) linearizable() error {
 	return w.history.Verdict(checkLimit, fmt.Sprintf("rideshare-sim-%d-*.html", w.seed))
 }
 
-// testDir is a directory in memory, where there is one: the runs sync a lot, and none
-// of them loses power.
+// testDir returns a directory, in memory if possible: the runs sync files often, and no run simulates a loss of power.
 func testDir(t *testing.T) string {
 	t.Helper()
 	const memory = "/dev/shm"

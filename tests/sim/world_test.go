@@ -37,7 +37,7 @@ const firstSlaves = 2
 // startsPerMinute is so low that some starts are held back.
 const startsPerMinute = 5
 
-// hungAfter is twice the default, which halves what the pulses cost the simulation.
+// hungAfter is twice the default, which halves the processor time that heartbeats take in the simulation.
 const hungAfter = 2 * control.DefaultHungAfter
 
 // world is the whole system in one process, without its HTTP servers, with a hook
@@ -49,7 +49,7 @@ type world struct {
 	dir  string
 
 	store      *commitlog.Store
-	persdb     *line // the way to persdb that all share
+	persdb     *line // the line to persdb that all processes share
 	broker     *mqinproc.Broker
 	coord      *coordinproc.Coordinator
 	engine     *engine
@@ -66,17 +66,17 @@ type world struct {
 	made          int // orchestrators so far
 	story         []string
 	ids           []dbaas.OpID // of the writes
-	accepted      []queued     // writes that nobody waits for
+	accepted      []queued     // asynchronous writes
 	views         []seen
 	fences        []fence
 	wrong         []error
-	held          int   // starts that orchestrators held back
-	audited       int64 // cached answers that were compared with a worker's
+	held          int   // starts that orchestrators delayed
+	audited       int64 // answers of caches that were compared with a worker's answer
 	hits          int64 // reads that a cache answered
 	resumed       int   // streams of changes
 }
 
-// node is a worker with its gate and its way to persdb.
+// node is a worker with its gate and its connection to persdb.
 type node struct {
 	*worker.Worker
 	gate  *gate
@@ -88,7 +88,7 @@ type node struct {
 // Control returns the worker's control API.
 func (n *node) Control() http.Handler { return n.gate.gated(n.Handler()) }
 
-// Kill cuts the worker off.
+// Kill closes the worker's gate for good and cuts off its connections.
 func (n *node) Kill() {
 	n.gate.kill()
 	n.Worker.Kill()
@@ -126,8 +126,7 @@ func newWorld(t *testing.T, seed uint64, dir string, log *slog.Logger) *world {
 	return w
 }
 
-// w0 is a source of chance of its own for each who draws, so that one more draw here changes
-// nothing there.
+// w0 returns a separate random source for each user, so that another draw by one user changes nothing for the others.
 func w0(seed uint64, who string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(who) {
@@ -149,7 +148,7 @@ func (w *world) newNode(spec launchinproc.Spec) (launchinproc.Worker, error) {
 	return n, nil
 }
 
-// orchestrator is one orchestrator's process.
+// orchestrator is the process of one orchestrator.
 type orchestrator struct {
 	name       string
 	gate       *gate
@@ -164,7 +163,7 @@ type orchestrator struct {
 	running    sync.WaitGroup
 }
 
-// startOrchestrator starts one more.
+// startOrchestrator starts one more orchestrator.
 func (w *world) startOrchestrator() *orchestrator {
 	w.mu.Lock()
 	w.made++
@@ -200,7 +199,7 @@ func (w *world) startOrchestrator() *orchestrator {
 	return o
 }
 
-// answered counts a read by where its answer came from.
+// answered counts a read if its answer came from the cache.
 func (w *world) answered(level dbaas.CacheLevel) {
 	if level == dbaas.LevelHit {
 		w.mu.Lock()
@@ -209,13 +208,13 @@ func (w *world) answered(level dbaas.CacheLevel) {
 	}
 }
 
-// durable is a bus that takes writes that nobody waits for.
+// durable is an in-process bus that offers asynchronous writes.
 type durable struct{ *mqinproc.Conn }
 
-// Durable says so.
+// Durable returns true.
 func (durable) Durable() bool { return true }
 
-// kill ends an orchestrator without a goodbye.
+// kill ends an orchestrator as SIGKILL does.
 func (w *world) kill(o *orchestrator) {
 	w.mu.Lock()
 	for i, other := range w.orchestrators {
@@ -255,7 +254,7 @@ func (w *world) pick(rnd *rand.Rand) *orchestrator {
 	return w.orchestrators[rnd.IntN(len(w.orchestrators))]
 }
 
-// running returns the nodes of the workers that run, by pid, with the role that they have.
+// members returns the nodes of the running workers by role.
 func (w *world) members() (master *node, slaves []*node) {
 	list, _ := w.engine.Launcher.List(context.Background())
 	w.mu.Lock()
@@ -276,7 +275,7 @@ func (w *world) members() (master *node, slaves []*node) {
 	return master, slaves
 }
 
-// tell adds a line to the story of the run, which is printed if it fails.
+// tell adds a line to the story of the run, which is printed if the run fails.
 func (w *world) tell(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	w.log.Info("simulation", "event", line)
@@ -285,7 +284,7 @@ func (w *world) tell(format string, args ...any) {
 	w.story = append(w.story, time.Now().Format("04:05.000 ")+line)
 }
 
-// fence is a position after which every entry is of this epoch or a newer one.
+// fence is a claimed epoch and a position of the log. Every entry after the position has this epoch or a newer one.
 type fence struct {
 	epoch dbaas.Epoch
 	after dbaas.Seq
@@ -303,7 +302,7 @@ func (w *world) fail(err error) {
 	w.wrong = append(w.wrong, err)
 }
 
-// end stops everything. Nothing of the bubble is left then.
+// end stops the system. No goroutine of the bubble is left when it returns.
 func (w *world) end() {
 	for {
 		o := w.pick(rand.New(rand.NewPCG(0, 0)))

@@ -13,7 +13,7 @@ import (
 // callLimit bounds each question to the orchestrator.
 const callLimit = 10 * time.Second
 
-// decision is one tick of the scaling.
+// decision is one decision of the scaling.
 type decision struct {
 	At     time.Time `json:"at"`
 	Count  int       `json:"count"`
@@ -22,10 +22,10 @@ type decision struct {
 	Why    string    `json:"why"`
 }
 
-// cluster is the system that was under load.
+// cluster calls the API of the system that was under load.
 type cluster struct{ url string }
 
-// decisions returns those since start, oldest first.
+// decisions returns the scaling decisions since start, oldest first.
 func (c cluster) decisions(ctx context.Context, start time.Time) ([]decision, error) {
 	all, err := get[[]decision](ctx, c.url+"/api/v1/scaling/decisions")
 	if err != nil {
@@ -49,7 +49,7 @@ func (c cluster) reconcile(ctx context.Context, limit time.Duration) (slaves int
 			Actual int `json:"actual_slaves"`
 		}](ctx, c.url+"/api/v1/cluster")
 		if err == nil {
-			slaves = status.Actual // It stays known when the next question is cut off.
+			slaves = status.Actual // kept in case the next request is cut off by the deadline
 		}
 		if slaves == 1 {
 			return 1, nil

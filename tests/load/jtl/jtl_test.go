@@ -16,7 +16,7 @@ import (
 // start is the time of the first request of every result.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// result is what JMeter writes of a run in which everything is well, with one reason for each change.
+// result returns JMeter's result of a good run, in which changes, pairs of an old and a new text, are replaced.
 func result(changes ...string) string {
 	text := "timeStamp,elapsed,label,responseCode,responseMessage,threadName,dataType,success,bytes,Latency\n"
 	for i, thread := range []string{"0 prepare 1-1", "1 ramp 1-1", "1 ramp 1-2", "2 await tick 2-1", "3 burst 3-1", "3 burst 3-1", "5 steady 5-1", "6 quiet 6-1"} {
@@ -25,7 +25,7 @@ func result(changes ...string) string {
 	return strings.NewReplacer(changes...).Replace(text)
 }
 
-// decided is decisions that count so many reads and want so many slaves, a second apart.
+// decided returns decisions, a second apart. pairs has the number of reads and of wanted slaves of each.
 func decided(pairs ...int) []decision {
 	all := []decision{{At: start.Add(-time.Second), Count: 1000, Wanted: 8, Done: true}} // before the run
 	for i := 0; i < len(pairs); i += 2 {
@@ -43,7 +43,7 @@ func TestRun_Verdicts(t *testing.T) {
 		result    string
 		decisions []decision
 		slaves    int
-		want      string // in the error; empty: none
+		want      string // in the error; empty: no error
 	}{
 		"Good":        {result(), good, 1, ""},
 		"Failed":      {result("200,OK,5 steady 5-1,text,true", "503,OK,5 steady 5-1,text,false"), good, 1, `scene "5 steady": 1 of 1 requests failed: map[db read 503:1]`},
