@@ -1,4 +1,4 @@
-# docker-compose, in either of its forms, and the engine's networks. The scripts that read this file have note and die.
+# docker-compose, version 1 or 2, and the engine's networks. The scripts that source this file define note and die.
 
 compose_options=()
 compose() {
@@ -27,9 +27,9 @@ disconnect_others() {
   done < <(docker ps --filter "network=$1" --format "{{.Names}} {{.Label \"$2\"}}")
 }
 
-# check_project NAME ends the script unless docker-compose takes NAME for a project.
+# check_project NAME ends the script unless docker-compose accepts NAME as the name of a project.
 check_project() { [[ $1 =~ ^[a-z0-9][a-z0-9_-]+$ ]] || die "PROJECT is $1; allowed: small letters, digits, - and _"; }
 
-# checksum FILE...: compose compares the paths of mounted files, not their contents. With this sum as a label, `up` replaces a
-# container whose files have changed.
+# checksum FILE... prints a checksum. Compose compares the paths of mounted files, not their contents. With the checksum as a label,
+# `up` replaces a container whose files have changed.
 checksum() { cat "$@" | cksum | cut -d' ' -f1; }

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Makes or finds the images of the stack and says which it took.
+# Makes or finds the images of the stack and says which ones it chose.
 #
 #   deploy/images.sh [OUT]
 #
-# RIDESHARE_IMAGE is always built here, from this checkout. RabbitMQ, ZooKeeper, with POSTGRES=1 PostgreSQL, and with OBSERVE=1
-# Prometheus: what RABBITMQ_IMAGE, ZOOKEEPER_IMAGE, POSTGRES_IMAGE and PROMETHEUS_IMAGE name (in the environment or in .env), else the official images, else stand-ins made of
-# Debian's packages. Grafana comes with Prometheus where its image can be had. The choice is written to OUT, as lines NAME=value.
-# IMAGES=official or IMAGES=debian takes the choice away.
+# RIDESHARE_IMAGE is always built here, from this checkout. For RabbitMQ, ZooKeeper, PostgreSQL (with POSTGRES=1) and Prometheus
+# (with OBSERVE=1) the script takes the images that RABBITMQ_IMAGE, ZOOKEEPER_IMAGE, POSTGRES_IMAGE and PROMETHEUS_IMAGE name, in the
+# environment or in .env. Without a name it takes the official image, or if that cannot be pulled, a stand-in made of Debian's
+# packages. IMAGES=official or IMAGES=debian allows only one of the two. Grafana comes with Prometheus if its image can be pulled. The
+# choice is written to OUT, as lines NAME=value.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-/dev/null} choice=
-# Containers have users of their own, who read what is in the images, and what of deploy is mounted.
+# Containers run as other users, which must be able to read the files in the images and the files of deploy that are mounted.
 umask 022
 find deploy ! -perm -o=r -exec chmod a+rX {} +
 
@@ -25,7 +26,7 @@ die() { note "$*"; exit 1; }
 present() { docker image inspect "$1" >/dev/null 2>&1; }
 label() { docker image inspect -f "{{index .Config.Labels \"$2\"}}" "$1" 2>/dev/null || true; }
 
-# The legacy builder is what every engine can do that has no buildx. That it is old is nothing new.
+# An engine without buildx can only use the legacy builder. Its warning that it is deprecated is left out.
 build() {
   if docker buildx version >/dev/null 2>&1; then
     docker build "$@"
@@ -54,11 +55,11 @@ rideshare() {
     --label org.opencontainers.image.title=rideshare --label "org.opencontainers.image.version=$version" \
     --label "org.opencontainers.image.revision=$revision" "$context" >/dev/null
   note "rideshare: $image, version $version"
-  # The launcher makes workers while another build may give the name to another image.
+  # The stack uses the image's id: another build may move the name to another image while the launcher still starts workers.
   choice+=RIDESHARE_IMAGE=$image$'\n'WORKER_IMAGE=$(docker image inspect -f '{{.Id}}' "$image")$'\n'
 }
 
-# third NAME VARIABLE OFFICIAL: an image that is not ours. chosen says which.
+# third NAME VARIABLE OFFICIAL chooses an image of another project, and sets chosen to it.
 third() {
   local name=$1 variable=$2 official=$3 image standin=rideshare/$1:debian12
   if [ -n "${!variable:-}" ]; then
@@ -83,7 +84,7 @@ third() {
 
 pull() { timeout 300 docker pull -q "$1" >/dev/null 2>&1; }
 
-# standin NAME IMAGE: made anew when its recipe has changed.
+# standin NAME IMAGE makes the stand-in if it is missing or its recipe has changed.
 standin() {
   local name=$1 image=$2 recipe
   recipe=$(cat deploy/debian/unpack.sh deploy/debian/image.sh "deploy/debian/$name".* | cksum | cut -d' ' -f1)
@@ -94,7 +95,7 @@ standin() {
   note "$name: $official cannot be had; making the stand-in $image of Debian's packages"
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
     die "that needs Debian's apt-get and dpkg-deb. Connect to a registry, or load an image and name it: $variable=..."
-  # Its files belong to users of the container.
+  # The files in the image belong to users of the container, which only root can set.
   [ "$(id -u)" = 0 ] ||
     die "that needs root: run 'sudo $PWD/deploy/debian/image.sh $name $image $recipe', then this again. Or connect to a registry, or load an image and name it: $variable=..."
   deploy/debian/image.sh "$name" "$image" "$recipe"

@@ -1,12 +1,12 @@
-# The logs of the stack. Workers are no services of docker-compose.yml, so compose knows nothing of theirs. deploy/stack.sh reads
+# The logs of the stack. Workers are no services of docker-compose.yml, so compose does not show their logs. deploy/stack.sh sources
 # this file.
 
 workers() { docker ps -a "$(ours)" --filter label=com.docker.compose.service=worker --format '{{.Names}}'; }
 
-# worker_log NAME OPTION...: the log of a worker, its name before each line, as compose has it.
+# worker_log NAME OPTION... prints the log of a worker, with its name before each line, as compose does.
 worker_log() { docker logs "${@:2}" "$1" 2>&1 | sed -u "s/^/$1 | /"; }
 
-# follow_workers: also those that are started later.
+# follow_workers follows the logs of all workers, also of those that are started later.
 follow_workers() {
   local name known=' '
   while :; do
@@ -25,7 +25,7 @@ logs() {
   set -m # the followers are a group of processes, which ends as a whole
   follow_workers &
   set +m
-  # shellcheck disable=SC2064 # the group of now
+  # shellcheck disable=SC2064 # $! is meant to be expanded now
   trap "kill -- -$! 2>/dev/null || true" EXIT
   compose logs -f --tail=100
 }

@@ -1,4 +1,4 @@
-# What OBSERVE=1 adds to the stack: Prometheus, and Grafana if its image can be had. deploy/stack.sh reads this file.
+# What OBSERVE=1 adds to the stack: Prometheus, and Grafana if its image can be had. deploy/stack.sh sources this file.
 
 choose_observe() {
   : "${OBSERVE:=0}" "${PROMETHEUS_PORT:=9090}" "${GRAFANA_PORT:=3000}"
@@ -6,12 +6,12 @@ choose_observe() {
   export OBSERVE PROMETHEUS_PORT GRAFANA_PORT STACK_PROMETHEUS=$STACK_DIR/prometheus
 }
 
-# has PROFILE: whether deploy/images.sh has chosen the service of that profile, observe or grafana.
+# has PROFILE succeeds if deploy/images.sh has chosen an image for that profile, observe or grafana.
 has() { [[ ,${COMPOSE_PROFILES:-}, == *,$1,* ]]; }
 
-# write_prometheus writes the configuration and the rules to where the container reads them. A change in
-# them makes compose replace the container. Prometheus presents the parts' own certificate, and does not check the certificates of
-# the parts: these name the hosts of the published ports, and the networks in between belong to the stack.
+# write_prometheus writes the configuration and the rules to the folder that the container reads. If they change, compose replaces
+# the container. Prometheus presents the certificate that all parts use. It does not check the certificates of the parts: these name
+# the hosts of the published ports, and the networks between Prometheus and the parts belong to the stack.
 write_prometheus() {
   local tls='{cert_file: /run/tls/cert.pem, key_file: /run/tls/key.pem, insecure_skip_verify: true}' change=
   has observe || return 0

@@ -1,8 +1,8 @@
-# `deploy/stack.sh restore FOLDER`: a data folder takes the place of the stack's data. deploy/stack.sh reads this file.
+# `deploy/stack.sh restore FOLDER`: a data folder takes the place of the stack's data. deploy/stack.sh sources this file.
 # The new data is copied beside the old data and checked there. Then files are only renamed. While they are renamed,
 # persdb cannot enter its folder, so a restore that was interrupted cannot be taken for an empty database.
 
-# restore FOLDER: FOLDER is what `rideshare restore` made, or a copy made by hand. The old data stays in the volume.
+# restore FOLDER: FOLDER was made by `rideshare restore`, or is a copy made by hand. The old data stays in the volume.
 restore() {
   local folder id stamp archive=${ARCHIVE_URL-file:///archive} archive_volume=${ARCHIVE_VOLUME:-archive}
   [ $# = 1 ] && [ -n "$1" ] || die "restore: which data folder? make restore FROM=FOLDER"
@@ -36,14 +36,14 @@ restore() {
   note "the data is that of $folder, cluster $id; make up starts it"
 }
 
-# idle: the stack has no containers.
+# idle succeeds if the stack has no containers.
 idle() {
   local ids
   ids=$(docker ps -aq "$(ours)") && [ -z "$ids" ]
 }
 
-# give_up_copy REASON removes the copy and ends. A new volume is then empty again, as it must be for docker to give it the owner
-# that /data has in the image.
+# give_up_copy REASON removes the copy and ends the script. A new volume is then empty again: docker gives only an empty volume the
+# owner that /data has in the image.
 give_up_copy() {
   on_data 'rm -rf .restoring' || die "restore: $1; the copy may be left, in .restoring of the volume ${PROJECT}_persdb"
   die "restore: $1; nothing was changed"
@@ -54,16 +54,16 @@ make_volume() {
   docker volume create --label "com.docker.compose.project=$PROJECT" --label "com.docker.compose.volume=$1" "${PROJECT}_$1" >/dev/null
 }
 
-# in_volume USER VOLUME:FOLDER SCRIPT ARG... runs a script in a container that has the volume, and the new data as /from.
+# in_volume USER VOLUME:FOLDER SCRIPT ARG... runs a script in a container with the volume mounted at FOLDER, and the new data at /from.
 in_volume() {
   docker run --rm --network none --user "$1" -v "$2" --mount "type=bind,dst=/from,readonly,\"src=${folder//\"/\"\"}\"" \
     --entrypoint sh "$RABBITMQ_IMAGE" -euc "$3" restore "${@:4}"
 }
 
-# on_data SCRIPT ARG... runs a script as root where the data is.
+# on_data SCRIPT ARG... runs a script as root in the folder with the data.
 on_data() { in_volume 0:0 "${PROJECT}_persdb:/data" "cd /data; $1" "${@:2}"; }
 
-# The copy has no names with a dot: these are what earlier restores left.
+# The copy has no names that begin with a dot: such names are what earlier restores left.
 restore_copy='
   [ -s /from/persdb.db ] || { echo "stack: there is no persdb.db in it" >&2; exit 1; }
   rm -rf .restoring
@@ -76,9 +76,9 @@ restore_close='
   chown 0:0 .
   chmod 700 .'
 
-# $1: the cluster id, $2: the time, $3: the folder of the archive. What the archive has of the cluster has to go aside: persdb
-# refuses to start on a copy that is older. A folder of `rideshare restore` has a new id, which no archive has. This runs as
-# persdb does: a folder on another machine may be closed to root.
+# $1: the cluster id, $2: the time, $3: the folder of the archive. The archive of the cluster is moved aside: persdb refuses to start
+# on data that are older than their archive. A folder of `rideshare restore` has a new id, for which there is no archive. The script
+# runs as persdb's user: root may have no access to a folder on another machine.
 restore_aside='
   if [ -d "$3/$1" ]; then
     mkdir -p "$3/.replaced-$2"
@@ -86,7 +86,7 @@ restore_aside='
     echo "stack: the archive begins anew for cluster $1; what it had is in file://$3/.replaced-$2" >&2
   fi'
 
-# $1: the time. What a restore that was interrupted moved may be in the folder of its own time.
+# $1: the time. Files that an interrupted restore has moved may be in the folder with the time of that restore.
 restore_swap='
   mkdir -p .replacing
   for file in *; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The stack of docker-compose.yml, with what compose alone cannot know: which images there are, where the secrets lie,
-# which group may use the engine's socket, and which workers belong to it.
+# Runs the stack of docker-compose.yml, and adds what compose alone cannot know: which images exist, where the secrets are, which
+# group may use the engine's socket, and which workers belong to the stack.
 #
 #   deploy/stack.sh up                 build what is missing, start, wait until ready, say where it is; OBSERVE=1: with Prometheus; POSTGRES=1: with PostgreSQL
 #   deploy/stack.sh down [--volumes]   remove it, workers and networks included; with --volumes the data too
@@ -10,7 +10,7 @@
 #   deploy/stack.sh images             only find or make the images
 #   deploy/stack.sh compose ARG...     anything else of docker-compose
 #
-# Settings are in .env.example. PROJECT names the stack: several run side by side with different names and ports.
+# Settings are in .env.example. PROJECT names the stack: several stacks run side by side if their names and ports differ.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for part in composelib.sh logs.sh observe.sh postgres/stack.sh restore.sh; do . "deploy/$part"; done
@@ -18,8 +18,8 @@ for part in composelib.sh logs.sh observe.sh postgres/stack.sh restore.sh; do . 
 note() { echo "stack: $*" >&2; }
 die() { note "$*"; exit 1; }
 
-# What stands in .env counts unless the environment says otherwise, and quotes and comments are no part of a value, as compose
-# has it.
+# read_settings reads .env. A variable of the environment overrides the file. Quotes and comments are no part of a value, as in
+# compose.
 read_settings() {
   local line name value
   [ -e .env ] || return 0
@@ -37,7 +37,7 @@ read_settings() {
   done <.env
 }
 
-# The socket of the engine that docker speaks to, and its group.
+# find_socket finds the socket of the engine that the docker command uses, and its group.
 find_socket() {
   case ${DOCKER_HOST:-} in
     unix://*) : "${DOCKER_SOCKET:=${DOCKER_HOST#unix://}}" ;;
@@ -48,7 +48,7 @@ find_socket() {
   export DOCKER_SOCKET DOCKER_GID
 }
 
-# Without authentication only for this machine: whoever opens the stack to others gets it unless he says no.
+# choose_auth: without AUTH, authentication is off if the ports are published on a loopback address, and on otherwise.
 choose_auth() {
   case ${AUTH:-} in
     on) STACK_AUTH_FILE=/run/secrets/api-credentials ;;
@@ -62,8 +62,8 @@ choose_auth() {
   export STACK_AUTH_FILE
 }
 
-# With TLS_DIR all our parts speak https, which a second compose file says. Compose reads docker-compose.override.yml by
-# itself only as long as nobody names files.
+# choose_tls: with TLS_DIR all our parts speak https, which a second compose file sets up. Compose reads docker-compose.override.yml
+# by itself only if COMPOSE_FILE is not set.
 choose_tls() {
   STACK_SCHEME=http
   [ -n "${TLS_DIR:-}" ] || return 0
@@ -74,7 +74,7 @@ choose_tls() {
 
 tls_files='cert.pem key.pem ca.pem'
 
-# check_tls ends unless the files of TLS_DIR are there.
+# check_tls ends the script unless the files of TLS_DIR exist.
 check_tls() {
   local file
   [ $STACK_SCHEME = https ] || return 0
@@ -83,8 +83,8 @@ check_tls() {
   done
 }
 
-# copy_tls copies the files of TLS_DIR to where containers can read them, each whole or not at all. Parts that run read
-# changed files again.
+# copy_tls copies the files of TLS_DIR to a folder that containers can read, each whole or not at all. Running parts read changed
+# files again.
 copy_tls() {
   local file to=$STACK_SECRETS/tls
   [ $STACK_SCHEME = https ] || return 0
@@ -99,16 +99,16 @@ copy_tls() {
   done
 }
 
-# other_scheme: workers run whose scheme is not that of the settings. They would reach no other part, and none would
-# reach them.
+# other_scheme succeeds if a worker runs with another scheme than that of the settings. Such a worker and the other parts cannot call
+# each other.
 other_scheme() {
   local urls
   urls=$(docker ps -a "$(ours)" --filter label=com.docker.compose.service=worker --format '{{.Label "rideshare.control"}}')
   [ -n "$urls" ] && grep -qv "^$STACK_SCHEME://" <<<"$urls"
 }
 
-# What is published for this machine alone must not answer a web page whose own name resolves to it. Where names are limited,
-# those by which the other parts call gateway and orchestrator are allowed.
+# choose_hosts limits the host names of requests if the ports are published on a loopback address: a web page whose own name resolves
+# to this machine (DNS rebinding) must not get answers. The names by which other parts call gateway and orchestrator stay allowed.
 choose_hosts() {
   case ${BIND:-127.0.0.1} in
     127.* | ::1) STACK_HOSTS=gateway,orchestrator${ALLOWED_HOSTS:+,$ALLOWED_HOSTS} ;;
@@ -117,13 +117,14 @@ choose_hosts() {
   export STACK_HOSTS
 }
 
-# size_memory: what each part may use, from the largest request and the room for a replica. A part holds a request several
-# times on its way. For persdb that was measured: one commit and three readers of its entry take 800 MiB at 60 MiB. Go keeps to
-# its share by collecting more often; the rest is the engine's, the page cache's and for what cannot wait.
+# size_memory computes the memory limits of the parts from the largest request and the size of a replica. A part holds several copies
+# of a request while it works on it. For persdb this was measured: one commit of 60 MiB and three readers of its entry take 800 MiB.
+# Go keeps to its share (GO_MIB) by collecting garbage more often; the rest is for SQLite, the page cache, and Go memory in use beyond
+# the share.
 size_memory() {
   : "${LARGEST_REQUEST_MIB:=64}" "${WORKER_REPLICA_MIB:=256}"
   [[ $LARGEST_REQUEST_MIB =~ ^[1-9][0-9]*$ && $LARGEST_REQUEST_MIB -ge 64 ]] || die "LARGEST_REQUEST_MIB is $LARGEST_REQUEST_MIB; allowed: 64 and more, since such a request is legal"
-  # Room for two replicas: the one that is served, and the next one or the WAL.
+  # Room for two replicas: the served one, and the next one or the WAL.
   : "${MAX_DATABASE_MIB:=$((WORKER_REPLICA_MIB / 2))}" "${WORKER_MEMORY_MIB:=$((WORKER_REPLICA_MIB + 20 * LARGEST_REQUEST_MIB))}"
   export WORKER_REPLICA_MIB WORKER_MEMORY_MIB MAX_DATABASE_MIB
   export PERSDB_MEMORY_MIB=$((256 + 12 * LARGEST_REQUEST_MIB)) PERSDB_GO_MIB=$((4 * LARGEST_REQUEST_MIB))
@@ -155,7 +156,7 @@ images() {
   deploy/images.sh "$STACK_DIR/images"
 }
 
-# use_images takes what images chose, also later and in another shell.
+# use_images exports the images that deploy/images.sh chose, also in a later run of this script.
 use_images() {
   [ -s "$STACK_DIR/images" ] || die "there is no stack $PROJECT; make up makes one"
   set -a
@@ -165,11 +166,11 @@ use_images() {
   ! has observe || export STACK_ADMIN=:9550 # where the gateway's own metrics are
 }
 
-# ours: the docker argument that selects what belongs to this stack.
+# ours prints the docker argument that selects the objects of this stack.
 ours() { echo "--filter=label=com.docker.compose.project=$PROJECT"; }
 
-# our_volumes: compose removes a volume by its name, also one that it did not make and that has no label. The volumes of a project ours_x
-# are not those of a project ours.
+# our_volumes prints the volumes of the stack by name: compose removes a volume by its name, even one that it did not make and that has
+# no label. The volumes of a project ours_x do not belong to a project ours.
 our_volumes() { { docker volume ls -q "$(ours)"; docker volume ls -q --filter "name=^${PROJECT}_[a-z0-9]*\$"; } | sort -u; }
 
 up() {
@@ -197,7 +198,7 @@ up() {
   greet
 }
 
-# free_ports NAME... ends if another program has one of these ports. What this stack has itself stays as it is.
+# free_ports NAME... ends the script if another program listens on one of these ports. Ports of this stack itself are fine.
 free_ports() {
   local name port host taken=
   for name; do
@@ -212,7 +213,7 @@ free_ports() {
   [ -z "$taken" ] || die "nothing was started; end what has the port, or set another port"
 }
 
-# holder names who listens on a port.
+# holder names the program that listens on a port.
 holder() {
   local who
   who=$(docker ps --filter "publish=$1" --format 'container {{.Names}}' | head -n 1)
@@ -220,7 +221,7 @@ holder() {
   echo "${who:-another program}"
 }
 
-# give_up ends a start that failed. What it made goes, its logs stay. A stack that was there before stays, and so does its data.
+# give_up ends a failed start. It removes what the start has made, and keeps the logs, the data, and a stack that ran before.
 give_up() {
   show_sick
   [ -z "$before" ] || die "$reason; make logs shows more, make down removes the stack"
@@ -229,15 +230,15 @@ give_up() {
   die "it did not start: $reason; what it made is removed, its logs are in $STACK_DIR/failed.log"
 }
 
-# ready_limit is how long a start may take, in seconds: most of it is RabbitMQ on a busy machine.
+# ready_limit is how long a start may take, in seconds. Most of the time is RabbitMQ's on a busy machine.
 ready_limit=180
 
-# start has compose start everything, in order. It gives up at the first part that is unhealthy when it looks, which
-# one that is just being started again may be.
+# start lets compose start all services, in order, and tries again: compose gives up at the first service that is unhealthy when it
+# looks, though the service may only be restarting.
 start() {
   local said
   said=$(mktemp)
-  # To compose workers look like orphans; they are not, and go on while a setting changes.
+  # Compose takes workers for orphans and would warn. They are no orphans, and go on while a setting changes.
   until COMPOSE_IGNORE_ORPHANS=1 compose up -d --no-build 2>&1 | tee "$said" | sed '/^$/d; s/^/stack: /' >&2; do
     grep -q 'is unhealthy' "$said" && [ $SECONDS -lt $until ] || { because "$said"; return 1; }
     note "not all are healthy; trying again"
@@ -246,14 +247,14 @@ start() {
   rm -f "$said"
 }
 
-# because keeps compose's own reason of a failure, in one line, and removes the file that has it.
+# because FILE sets reason to the reason of a failure that compose has written to FILE, in one line, and removes FILE.
 because() {
   reason=$({ grep -i error "$1" || cat "$1"; } | grep -v -e '^$' -e 'Encountered errors while' | tail -n 1 | cut -c1-500) || true
   : "${reason:=docker-compose failed without a reason}"
   rm -f "$1"
 }
 
-# wait_ready: every container that has a check is healthy. No answer of the engine, or no container, is not ready.
+# wait_ready waits until every container but the workers is healthy. The stack is not ready if the engine gives no answer.
 wait_ready() {
   local waiting= told=
   while [ $SECONDS -lt $until ]; do
@@ -299,7 +300,7 @@ try:
 END
 }
 
-# down ends the orchestrator and the launcher, and removes workers, containers and networks, by label and never by name.
+# down ends the orchestrator and the launcher, and removes workers, containers and networks. It selects them by label, never by name.
 down() {
   need_compose
   local volumes=()
@@ -308,11 +309,11 @@ down() {
     --volumes) volumes=(--volumes) ;;
     *) die "down: $1 is not allowed; allowed: --volumes" ;;
   esac
-  # An image need not be there to remove what was made of it.
+  # Containers can be removed even if their image is missing.
   [ ! -s "$STACK_DIR/images" ] || use_images
   : "${RIDESHARE_IMAGE:=none}" "${WORKER_IMAGE:=none}" "${RABBITMQ_IMAGE:=none}" "${ZOOKEEPER_IMAGE:=none}"
   export RIDESHARE_IMAGE WORKER_IMAGE RABBITMQ_IMAGE ZOOKEEPER_IMAGE
-  # Who makes workers ends first; then nobody makes another one.
+  # The parts that start workers end first, so that no worker is started afterwards.
   compose stop -t 10 orchestrator launcher >/dev/null 2>&1 || true
   local workers network
   workers=$(docker ps -aq "$(ours)" --filter label=com.docker.compose.service=worker)
@@ -324,7 +325,7 @@ down() {
   left
 }
 
-# left complains of what is not gone.
+# left ends the script if something of the stack is still there.
 left() {
   local what
   what=$(docker ps -aq "$(ours)"; docker network ls -q "$(ours)")

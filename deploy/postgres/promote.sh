@@ -30,12 +30,12 @@ stopped="${added}/stopped-by-promote"
 run=promote-${HOSTNAME:0:30}-$$-$RANDOM
 locked="EXISTS(SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND application_name='$run')"
 
-# ask SERVER SQL: the answer. A server that is paused accepts connections, so the time is bounded. The SQL may have a password, so it
-# is no argument, which the process list would show.
+# ask SERVER SQL prints the answer. A paused server accepts connections, so the time is bounded. The SQL may contain a password, so it
+# is not passed as an argument, which the process list would show.
 ask() { timeout "$((limit + 10))" psql -wXAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" <<<"$2"; }
 
-# try SERVER SQL sets answer like ask, in less time. It returns 1 if the server does not answer. A server that refuses the user does
-# answer: then the script ends.
+# try SERVER SQL is ask with a shorter time limit, and sets answer. It returns 1 if the server does not answer. If the server refuses
+# the user, the script ends.
 try() {
   ! answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$1" "$2" 2>"$errors") || return 0
   ! grep -qE 'authentication failed|no password supplied|pg_hba\.conf|role .* (does not exist|is not permitted)' "$errors" ||
@@ -43,7 +43,7 @@ try() {
   return 1
 }
 
-# await SERVER SQL WHY: until the answer is t.
+# await SERVER SQL WHY waits until the answer is t. After the time limit it prints WHY.
 await() {
   local until=$((SECONDS + limit))
   until [ "$(ask "$1" "$2" 2>/dev/null)" = t ]; do
@@ -52,7 +52,7 @@ await() {
   done
 }
 
-# word NAME CONNINFO: the value of its last NAME=.
+# word NAME CONNINFO prints the value of the last NAME= in CONNINFO.
 word() {
   local info
   info=" $(sed 's/ *= */=/g' <<<"$2")"
@@ -60,7 +60,8 @@ word() {
   echo "${BASH_REMATCH[2]}${BASH_REMATCH[3]}"
 }
 
-# set_to SERVER SETTING VALUE: kept over restarts. Returns when new connections have it; by then all processes have been told.
+# set_to SERVER SETTING VALUE changes a setting, also for later restarts. It returns when new connections have the value; by then all
+# processes have been notified.
 set_to() {
   local value=${3//\'/\'\'}
   [ "$(ask "$1" "SELECT current_setting('$2')")" != "$3" ] || return 0
@@ -68,8 +69,8 @@ set_to() {
   await "$1" "SELECT current_setting('$2') = '$value'" "$2 does not change: is it set on the command line?"
 }
 
-# enter SERVER waits until no other run works with it, and sets answer to what it is. It returns 1 if the server does not answer.
-# The lock ends with this script, and when the server does not reach this host.
+# enter SERVER waits until no other run works with the server, locks it, and sets answer to the server's state. It returns 1 if the
+# server does not answer. The lock ends with this script, or when the server cannot reach this host.
 enter() {
   local session until=$((SECONDS + limit))
   exec {session}> >(PGAPPNAME=$run PGOPTIONS='-c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3' \
@@ -83,7 +84,7 @@ enter() {
   return 1
 }
 
-# inspect asks every server before anything is changed. Runs at the same time lock the servers in the same order.
+# inspect asks every server before anything is changed. Concurrent runs lock the servers in the same order.
 inspect() {
   local server answer recovery
   for server in $(printf '%s\n' "${servers[@]}" | sort -u); do
@@ -108,7 +109,7 @@ inspect() {
     die "only one server is left. Nothing was changed. Give --names, with the application_name of each standby that will follow it"
 }
 
-# no_other_primary ends if a primary that the standbys follow answers: it must not go on beside the new one. If an earlier run has
+# no_other_primary ends the script if a primary that the standbys follow answers: it must not go on beside the new one. If an earlier run has
 # stopped replication, and all answer and none was promoted, it sets primaries to that server: the standbys follow it again.
 no_other_primary() {
   local server followed host answer asked= interrupted=
@@ -128,7 +129,7 @@ no_other_primary() {
     old=$host:$(word port "$followed")
     [ "${old##*:}" ] || old+=5432
     [[ " ${servers[*]}$asked " != *" $old "* ]] || continue
-    asked+=" $old" # once: it may be silent, and each question then takes the whole time limit
+    asked+=" $old" # only once: if the server is silent, each query takes the whole time limit
     if ! try "$old" 'SELECT pg_is_in_recovery()'; then
       ! grep -q 'could not translate host name' "$errors" || note "the primary $old was not asked, since this host does not know its name. Make sure that it is off"
       continue
@@ -146,20 +147,20 @@ no_other_primary() {
 stop() {
   local base=${info[$1]%"$stopped"}
   set_to "$1" primary_conninfo "$base$stopped"
-  # The process that replays sleeps so only while no receiver runs, and after it has found no more WAL on its disk.
+  # The replaying process has this wait event only while no receiver runs and after it has found no more WAL on its disk.
   await "$1" "SELECT EXISTS(SELECT FROM pg_stat_activity WHERE backend_type='startup' AND wait_event='RecoveryRetrieveRetryInterval')
     AND NOT EXISTS(SELECT FROM pg_stat_wal_receiver)" 'it does not stop to receive, or has not replayed what it received: is its replay paused or delayed?'
 }
 
-# received SERVER: timeline and position of what is on its disk, so that text order is their order. Without the timeline
-# a former primary that was started as a standby could win, by entries that nobody acknowledged.
+# received SERVER prints timeline and position of the WAL on the server's disk, in a form whose text order is their order. Without
+# the timeline, a former primary that was started as a standby could win with entries that were never acknowledged.
 received() {
   ask "$1" "SELECT (SELECT coalesce(max(left(name, 8)), '00000000') FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}\$')
     || ' ' || lpad((lsn-'0/0')::text, 20, '0') || ' ' || lsn FROM (SELECT CASE WHEN pg_is_in_recovery()
       THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_flush_lsn() END AS lsn) l"
 }
 
-# choose sets primary to the standby that received most; of equal ones to the same one in each run.
+# choose sets primary to the standby that received most. Among equal standbys every run chooses the same one.
 choose() {
   local server all=
   for server in "${standbys[@]}"; do
@@ -170,7 +171,7 @@ choose() {
   primary=${all##* }
 }
 
-# behind ends if a standby has more than the primary: then the primary is the wrong one.
+# behind ends the script if a standby has received more than the primary: then the wrong server is primary.
 behind() {
   local server has most
   for server in "${standbys[@]}"; do
@@ -180,7 +181,7 @@ behind() {
   done
 }
 
-# choose_names sets names to what the primary waits for. It is never empty: persdb refuses such a server.
+# choose_names sets names to the standbys that the primary waits for. names is never empty: persdb refuses a server without them.
 choose_names() {
   local server name
   for server in "${standbys[@]}"; do
@@ -217,8 +218,8 @@ follow_all() {
 }
 
 # new_epoch begins a new epoch in each database with a log if the operator accepts a loss; the lost server need not be named. The log
-# then has other entries than the tables of a persdb that knows what is lost. A lost server may have issued the epochs that are left
-# out. No standby may follow yet.
+# then differs from the tables of a persdb that has the lost entries. The new epoch leaves a gap, since the lost server may have issued
+# the epochs in it. No standby may follow yet.
 new_epoch() {
   local database databases
   [ -n "$accept_loss" ] || return 0
@@ -245,7 +246,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#servers[@]} -gt 0 ] || { usage >&2; exit 2; }
 found=$(command -v psql) || die 'psql is missing (Debian: apt-get install postgresql-client)'
-# Debian's psql is a Perl script that looks for the program. Without it each question takes half the time.
+# Debian's psql is a Perl script that looks for the program. Calling the program directly halves the time of each query.
 [ "$found" != /usr/bin/psql ] || for folder in /usr/lib/postgresql/*/bin; do [ ! -x "$folder/psql" ] || PATH=$folder:$PATH; done
 
 errors=$(mktemp)
@@ -265,7 +266,7 @@ else
   for server in "${standbys[@]}"; do stop "$server"; done
   choose
   choose_names
-  # Before the promotion: there is no moment at which a write counts that is on one machine.
+  # This is set before the promotion, so that no write is ever acknowledged that is on one machine only.
   set_to "$primary" synchronous_standby_names "$names"
   note "promoting $primary"
   [ "$(ask "$primary" "SELECT pg_promote(true, $limit) WHERE $locked")" = t ] || die "$primary was not promoted within $limit s; see its log, and run again"

@@ -1,6 +1,6 @@
-# What POSTGRES=1 adds to the stack: the log in PostgreSQL, with a synchronous standby. deploy/stack.sh reads this file.
+# What POSTGRES=1 adds to the stack: the log in PostgreSQL, with a synchronous standby. deploy/stack.sh sources this file.
 
-# choose_postgres: a stack keeps its log where its first start has put it.
+# choose_postgres chooses where the log is. A stack keeps the place of its first start.
 choose_postgres() {
   : "${POSTGRES:=$(cat "$STACK_DIR/postgres" 2>/dev/null || echo 0)}"
   case $POSTGRES in 0 | 1) ;; *) die "POSTGRES is $POSTGRES; allowed: 0, 1" ;; esac
@@ -8,9 +8,9 @@ choose_postgres() {
   [ "$POSTGRES" = 0 ] || STACK_LOG=postgres://rideshare@postgres1:5432,postgres2:5432/rideshare STACK_LOG_PASSWORD_FILE=/run/secrets/postgres-log
 }
 
-# check_postgres VOLUMES ends if the stack, which has these volumes, keeps its log elsewhere: nothing moves a log. It chooses the
-# server that may make a database. That is postgres2 if only postgres2 has a volume: what postgres1 had is lost, and an empty
-# database beside the other one must not begin.
+# check_postgres VOLUMES ends the script if the stack, which has these volumes, keeps its log elsewhere: no command moves a log. It
+# chooses the server that may create the database. If only postgres2 has a volume, postgres1's data are lost, and the server is
+# postgres2: postgres1 must not create an empty database beside it.
 check_postgres() {
   local kept=$POSTGRES
   [ -z "$1" ] || kept=$(cat "$STACK_DIR/postgres" 2>/dev/null || echo 0)

@@ -2,12 +2,12 @@
 # One server of PostgreSQL for the log: start.sh NAME FIRST OTHER[=ADDRESS]...
 #
 # NAME and each OTHER are names of servers, which are also their addresses unless one is given. FIRST is the name of the server
-# that makes the database, or a file: the server on which it exists makes it. Any other empty volume is filled by a copy of the
-# primary. What is being made has another name until it is whole, so a start may be killed at any time.
+# that makes the database, or a file: the server on which the file exists makes the database. A server with an empty volume otherwise
+# copies the primary. Data that is being made has another name until it is complete, so a start may be killed at any time.
 #
-# A primary that was lost, and replaced by promote.sh, becomes a copy of the new primary. No client has a confirmation for
-# what only the old primary has, since it had no standby any more. A standby that was away for so long that the primary has
-# removed WAL which it lacks becomes a copy, too.
+# A lost primary that promote.sh has replaced becomes a copy of the new primary. Writes that only the old primary has were never
+# confirmed, since it had no standby any more. A standby becomes a copy, too, if it was away for so long that the primary has removed
+# WAL that the standby lacks.
 set -eu
 name=$1 first=$2
 shift 2
@@ -38,8 +38,8 @@ look() {
   done
 }
 
-# copy copies the primary's data to $new. It has no application_name: commits would wait for a copy that has nothing on its disk for
-# certain. The server that is started later has the name, as cluster_name.
+# copy copies the primary's data to $new. Its connection has no application_name: with one, commits would count the copy as a
+# standby, although its data may not be on disk yet. The server that is started later has the name, as cluster_name.
 copy() {
   rm -rf "$new"
   pg_basebackup -d "host=$primary user=postgres passfile=$PGPASSFILE" -D "$new" -X stream -c fast -R
@@ -68,10 +68,10 @@ host replication postgres all scram-sha-256
 END
 }
 
-# may: this server may make the database.
+# may succeeds if this server may make the database.
 may() { [ "$name" = "$first" ] || [ -e "$first" ]; }
 
-# waits_for SERVER...: says at each 60th call, which is once a minute at most, why there is no data yet.
+# waits_for SERVER... prints why there are no data yet, at every 60th call, which is at most once a minute.
 waited=0
 waits_for() {
   why='another server is there, or its host does not answer, and may have the database'
@@ -81,14 +81,14 @@ waits_for() {
 }
 
 # own prints the newest timeline of the WAL here; pg_controldata may show an older one until the checkpoint after a promotion. Without
-# WAL it is higher than any: the engine says what is wrong, and nothing is copied over it.
+# WAL own prints a timeline higher than any other: PostgreSQL then reports what is wrong, and no copy replaces the data.
 own() {
   newest=$(ls "$data/pg_wal" | sed -n 's/^\([0-9A-F]\{8\}\)[0-9A-F]\{16\}$/\1/p' | sort | tail -n 1)
   printf %d "0x${newest:-7FFFFFFF}"
 }
 
-# replaced SERVER...: this server's data are of a primary, and another server was promoted since; or of a standby that was behind,
-# and the primary is no older one.
+# replaced SERVER... succeeds if a copy of the primary must replace this server's data: they are a primary's and another server was
+# promoted since, or they are those of a standby that was behind, and the primary's timeline is not older.
 replaced() {
   newer=1
   if [ -e "$data/standby.signal" ]; then
@@ -99,14 +99,14 @@ replaced() {
   [ -n "$primary" ] && [ $((timeline - $(own))) -ge $newer ]
 }
 
-# stuck LSN: this standby's WAL ends before LSN, no more is on its disk, and it does not receive.
+# stuck LSN succeeds if this standby's WAL ends before LSN, no more WAL is on its disk, and it receives none.
 stuck() {
   [ "$(ask 127.0.0.1 "SELECT greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) < '$1' FROM pg_stat_activity
     WHERE backend_type = 'startup' AND wait_event = 'RecoveryRetrieveRetryInterval' AND NOT EXISTS(SELECT FROM pg_stat_wal_receiver)")" = t ]
 }
 
-# behind SERVER...: this server is a standby, and lacks WAL that the primary has removed. It is noted in standby.signal, whose content
-# PostgreSQL does not read, and which goes with the data or with a promotion.
+# behind SERVER... succeeds if this server is a standby and lacks WAL that the primary has removed. It notes this in standby.signal:
+# PostgreSQL does not read the content of that file, and the file disappears with the data or with a promotion.
 behind() {
   [ -e "$data/standby.signal" ] && stuck FFFFFFFF/FFFFFFFF || return 1
   look "$@"
@@ -115,7 +115,7 @@ behind() {
     truncate -c -s 1 "$data/standby.signal"
 }
 
-# A start that was killed while it replaced the data has left the old ones: all of them until the new ones are in their place.
+# A start that was killed while it replaced the data has left the old data, complete until the new data are in place.
 [ -d "$data" ] || [ ! -d "$old" ] || mv "$old" "$data"
 rm -rf "$old"
 until [ -d "$data" ]; do
@@ -138,7 +138,7 @@ while replaced "$@"; do
   mv "$new" "$data"
   rm -rf "$old"
 done
-truncate -c -s 0 "$data/standby.signal" # whether it is behind is found out again
+truncate -c -s 0 "$data/standby.signal" # whether this standby is behind is checked again
 # A primary that was paused or cut off may find itself replaced while it runs. The engine starts this script again.
 # The second shell is not a child of the server, which wants to know its children.
 (
