@@ -2,7 +2,7 @@
 GO       ?= go
 # SQLite's translated C is left out: with the race detector it takes several times as long, and each connection has one goroutine at a time.
 RACE      = -race -gcflags=modernc.org/sqlite/lib=-race=false -shuffle=on
-# What CI runs beside check, which vets: go test would vet each package again, and its dependencies for that.
+# For tests that CI runs after check, which vets: go test would vet each package again, and compile its dependencies for that.
 VETTED    = $(GO) test -vet=off
 RACED     = CGO_ENABLED=1 $(VETTED) $(RACE)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -10,15 +10,15 @@ FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
 SQL_RUNS ?= 500
 FAULT_PARALLEL ?= 2
-# They take long, or measure the binary as delivered, which has no race detector: TestLoad runs in containers, the others on one process only.
+# These tests take long, or measure the delivered binary, which has no race detector. TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
 DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond|TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered
-# What they test is the same on every bus and coordinator and with every launcher, and has its run on one process; or make test-fault or
+# These tests run on one process only: what they test does not depend on the bus, the coordinator or the launcher, or make test-fault or
 # make test-containers tests it on real parts.
 APART     = TestAdmission_|TestAuth_|TestBackup_(Blocks|Client|Command|Random)|TestCheck_(Missing|NobodyThere|With)|TestClients_|TestCorpus_|TestCounters_|TestDocument_|TestFaults_(SecondSignal|WorkersCrashed)|TestHealthcheck_|TestPersdb_|TestRestore_FromABucket|TestRides_List_HasOnly|TestRoles_|TestScenes_|TestShell_|TestTLS_(Certificate|PersdbVerifies|WrongUsage)|TestTerminal_|TestTraces_(LogLines|NoCollector|Sampled)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output|Same)|TestUsers_(HostileName|NameOf)
 # The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
 REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
-# These take longest, or wait most. They are started first, so that none of them runs alone at the end.
+# The packages whose tests take or wait longest. They are started first, so that none of them runs alone at the end.
 LONGEST = ./tests/e2e ./internal/mq/amqp ./persdb/pglog ./internal/coord/zookeeper ./cmd/rideshare ./tests/bench ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog
 # This test takes minutes with the race detector. test-sim runs it without.
 UNRACED = TestStore_PowerLoss_AtEachStepOfOpen

@@ -19,7 +19,7 @@ fail() {
   exit 1
 }
 
-# Kills what is left of the job, whose process group has its number.
+# Kills what is left of the job. The job's pid is the id of its process group.
 cleanup() {
   code=$?
   trap - EXIT
@@ -34,7 +34,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# await SECONDS WHAT COMMAND...: until the command succeeds.
+# await SECONDS WHAT COMMAND... waits until the command succeeds.
 await() {
   local limit=$1 what=$2 until
   shift 2
@@ -46,7 +46,7 @@ await() {
   done
 }
 
-# from_ready NAME: a value of the ready file.
+# from_ready NAME prints a value of the ready file.
 from_ready() { sed -E "s/.*\"$1\" *: *\"?([^\",}]*).*/\1/" "$ready" | tr -d '\n'; }
 
 up() {
@@ -60,7 +60,7 @@ up() {
   echo "gateway $gateway, orchestrator $orchestrator, pid $pid"
 }
 
-# down: Ctrl-C for the real process, which must end itself and the command with 0.
+# down sends SIGINT to the real process, as Ctrl-C does. The process and the command must end with 0.
 down() {
   say "Ctrl-C"
   local code=0 until=$((SECONDS + 15))
@@ -77,8 +77,8 @@ down() {
   echo "ended with 0, nothing left behind"
 }
 
-# call STATUS BODY CURL-ARGUMENT...: one request and what must come back; BODY may
-# be a pattern.
+# call STATUS BODY CURL-ARGUMENT... sends a request. The answer must have the status and
+# the body; BODY may be a pattern.
 call() {
   local want=$1 body=$2 status
   shift 2

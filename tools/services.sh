@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# RabbitMQ, ZooKeeper and PostgreSQL for the tests: real ones, on free loopback
-# ports, with everything they keep below one directory, so that several checkouts and
-# the private instances of fault tests run side by side. PostgreSQL's data are below
-# /var/tmp. It is two services: postgres, and its standby pgstandby; a second standby,
-# pgstandby2, runs if it is named.
+# Real RabbitMQ, ZooKeeper and PostgreSQL servers for the tests, on free loopback
+# ports. All their files are below one directory, so that several checkouts and the
+# private instances of fault tests run side by side. Only PostgreSQL's data are below
+# /var/tmp. PostgreSQL is two services: postgres, and its standby pgstandby; a second
+# standby, pgstandby2, runs if it is named.
 #
 #   tools/services.sh start   [--dir DIR] [--owner PID] [rabbitmq] [zookeeper] [postgres]
 #   tools/services.sh stop    [--dir DIR] [rabbitmq] [zookeeper] [postgres]
@@ -11,13 +11,13 @@
 #   tools/services.sh kill|pause|resume [--dir DIR] rabbitmq|zookeeper|postgres|pgstandby|pgstandby2
 #   tools/services.sh wipe    [--dir DIR] zookeeper
 #
-# start installs what is missing, finds what runs already, waits until it answers,
-# and prints last RABBITMQ_URL=..., ZOOKEEPER_URL=... and POSTGRES_URL=..., which are
-# also in DIR/env. After a kill, start starts it again with its data and its port,
-# after a wipe with its port alone. With --owner the services end when that process is
-# gone. DIR is .services of this checkout.
-# SERVICES_MODE=container asks for containers where packages are there too;
-# SERVICES_INSTALL=no uses what is there and fetches nothing.
+# start installs what is missing, starts the services that do not run yet, waits until
+# all answer, and last prints RABBITMQ_URL=..., ZOOKEEPER_URL=... and POSTGRES_URL=...,
+# which are also in DIR/env. After a kill, start starts the service again with its data
+# and its port, after a wipe with its port alone. With --owner the services end when
+# that process has ended. DIR is .services of this checkout unless set.
+# SERVICES_MODE=container uses containers even if the packages are installed;
+# SERVICES_INSTALL=no installs and pulls nothing.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -26,7 +26,7 @@ dir=$root/.services
 owner=
 wanted=()
 
-# Longest waits, in seconds: a cold start on a busy machine; a stop that is obeyed.
+# The longest waits, in seconds: for a cold start on a busy machine, and for the end of a service.
 start_limit=90
 stop_limit=6
 
@@ -60,7 +60,7 @@ parse() {
   esac
 }
 
-# complete sets what is wanted: all, if nothing is named, and both servers of PostgreSQL.
+# complete completes the list of wanted services: all if none is named, and with postgres its standby.
 complete() {
   if [ ${#wanted[@]} -eq 0 ]; then
     wanted=(rabbitmq zookeeper)
@@ -77,7 +77,7 @@ complete() {
   esac
 }
 
-# in_mode SERVICE VERB: the verb for a process or a container, as it was started.
+# in_mode SERVICE VERB calls the verb's function for a process or a container, whichever the service is.
 in_mode() {
   local mode=process
   [ ! -s "$dir/$1/mode" ] || read -r mode <"$dir/$1/mode"
@@ -86,7 +86,7 @@ in_mode() {
 
 running() { in_mode "$1" alive; }
 
-# ready SERVICE: it runs, and answers in its own protocol.
+# ready SERVICE succeeds if the service runs and answers in its own protocol.
 ready() { running "$1" && "${1}_answers"; }
 
 start_one() {
@@ -99,7 +99,7 @@ start_one() {
   local mode
   mode=$(provide "$service")
   echo "$mode" >"$dir/$service/mode"
-  # A port that was free may be taken before the service has it: then other ones.
+  # Another program may take a free port before the service does: then the next try uses other ports.
   for try in 1 2 3; do
     "${service}_start_$mode"
     wait_ready "$service" && return
@@ -126,7 +126,7 @@ stop_one() {
   if [ "$1" = rabbitmq ]; then end "$dir/rabbitmq/epmd.pid" TERM; fi
 }
 
-# write_env says where everything is that runs, for people, make and tests.
+# write_env writes the addresses of the running services to DIR/env, for people, make and tests.
 write_env() {
   local service
   for service in rabbitmq zookeeper postgres pgstandby pgstandby2; do
@@ -135,7 +135,7 @@ write_env() {
   mv "$dir/env.new" "$dir/env"
 }
 
-# guard ends the services of this directory once their owner is gone.
+# guard ends the services of this directory when their owner has ended.
 guard() {
   while sleep 1; do
     [ -e "$dir/guard.pid" ] || return 0
@@ -156,7 +156,7 @@ verb=$1
 shift
 parse "$@"
 
-# One at a time in a directory; what is started must not inherit the lock.
+# One run at a time in a directory. Started services must not inherit the lock.
 if [ "$verb" != guard ]; then
   exec 9>"$dir/lock"
   flock -w 300 9 || die "another run holds $dir/lock"

@@ -4,7 +4,7 @@
 #
 #   tests/load/examples.sh [NAME ...]
 #
-# A NAME is one of the plays below, such as ski-200k-async; without one all are played, in some 50 minutes on two cores.
+# A NAME is one of the plays below, such as ski-200k-async. Without a name all are played, in about 50 minutes on two cores.
 # SCALE (1) makes the scenes smaller. OUT, by default .examples of this checkout, gets the logs, and for each play the
 # report as JSON and HTML. The table at the end has each load of each play. The exit code is 1 if a play failed.
 set -euo pipefail
@@ -30,7 +30,7 @@ await() {
   sed -n "s/.*$3//p" "$2" | head -n 1
 }
 
-# begin LOG COMMAND...: starts a process that ends with its play.
+# begin LOG COMMAND... starts a process, which is ended at the end of its play.
 begin() {
   local log=$1
   shift
@@ -48,7 +48,7 @@ end() {
   pids=()
 }
 
-# with_system NAME: starts a system with an empty database. ORCHESTRATOR is its address.
+# with_system NAME starts a system with an empty database, and sets ORCHESTRATOR to its address.
 with_system() {
   rm -rf "$out/data" "$out/ready.json"
   begin "$out/$1.system.log" "$out/rideshare" up --data "$out/data" --ready-file "$out/ready.json" \
@@ -58,7 +58,7 @@ with_system() {
   ORCHESTRATOR=$(sed -E 's/.*"orchestrator":"([^"]*)".*/\1/' "$out/ready.json")
 }
 
-# play NAME EXAMPLE SCENE INSTANCES FLAG...: starts instances of the example with the flags, and plays the scene on them.
+# play NAME EXAMPLE SCENE INSTANCES FLAG... starts instances of the example with the flags, and plays the scene on them.
 play() {
   local name=$1 example=$2 scene=$3 instances=$4 urls=() i
   shift 4

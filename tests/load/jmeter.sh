@@ -5,8 +5,8 @@
 #
 # GATEWAY_URL and ORCHESTRATOR_URL name a running system, and PERIOD its SCALE_PERIOD in seconds
 # (120). Without them a system is started for the run, on free ports, with a period of 5 s (PERIOD);
-# UP_FLAGS gives it further flags. JMETER names the program to use; where none is found Debian's
-# package is installed (as root). What JMeter wrote is kept in OUT, by default .jmeter of this checkout.
+# UP_FLAGS gives it further flags. JMETER names the program to use; if none is found, Debian's
+# package is installed (as root). JMeter's output is kept in OUT, by default .jmeter of this checkout.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -17,7 +17,7 @@ up_pid=
 note() { echo "jmeter: $*" >&2; }
 die() { note "$*"; exit 1; }
 
-# installed PROGRAM PACKAGE...: installs the packages where the program is missing.
+# installed PROGRAM PACKAGE... installs the packages if the program is missing.
 installed() {
   local program=$1
   shift
@@ -78,7 +78,7 @@ stop_system() {
   wait "$up_pid" || note "the system did not end well, see $out/up.log"
 }
 
-# host URL, port URL: the parts of http://host:port.
+# host URL and port URL print the parts of http://host:port.
 host() { local address=${1#http://}; echo "${address%%[:/]*}"; }
 port() { local address=${1#http://}; address=${address%%/*}; case $address in *:*) echo "${address##*:}" ;; *) echo 80 ;; esac; }
 

@@ -1,7 +1,7 @@
-# The services as containers, for a machine without root but with docker. Sourced
-# by services.sh.
+# The services as containers, for a machine on which you have docker but not root.
+# Sourced by services.sh.
 
-# container_image SERVICE: PostgreSQL has none.
+# container_image SERVICE prints the image of the service, or nothing for PostgreSQL.
 container_image() {
   case $1 in
     rabbitmq) echo "${RABBITMQ_IMAGE:-rabbitmq:3.10}" ;;
@@ -9,7 +9,7 @@ container_image() {
   esac
 }
 
-# The name tells the directory, so that checkouts do not meet.
+# The name depends on the directory, so that checkouts do not collide.
 container_name() { echo "rideshare-$1-$(printf %s "$dir" | cksum | cut -d' ' -f1)"; }
 
 container_possible() {
@@ -29,7 +29,7 @@ container_pause() { docker pause "$(container_name "$1")" >/dev/null; }
 container_resume() { docker unpause "$(container_name "$1")" >/dev/null; }
 container_stop() { docker rm -fv "$(container_name "$1")" >/dev/null 2>&1 || true; }
 
-# container_start SERVICE PORT OPTIONS...: the one that was killed goes on with its data.
+# container_start SERVICE PORT OPTIONS... starts the container, a killed one with its data.
 container_start() {
   local service=$1 port=$2 name
   shift 2

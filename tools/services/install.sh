@@ -2,14 +2,15 @@
 
 rabbitmq_packages="rabbitmq-server"
 zookeeper_packages="libzookeeper-java libslf4j-java default-jre-headless"
-postgres_packages="postgresql" # depends on the version of the distribution
+postgres_packages="postgresql" # which depends on the package of the distribution's version
 pgstandby_packages=$postgres_packages
 pgstandby2_packages=$postgres_packages
 
 rabbitmq_installed() { [ -n "$(rabbitmq_sbin)" ] && command -v epmd >/dev/null; }
 zookeeper_installed() { [ -e /usr/share/java/zookeeper.jar ] && [ -e /usr/share/java/slf4j-simple.jar ] && command -v java >/dev/null; }
 
-# provide SERVICE: prints process or container, whichever this machine can run.
+# provide SERVICE prints process or container, whichever this machine can run, and installs
+# or pulls what is missing.
 provide() {
   local service=$1
   if [ "${SERVICES_MODE:-}" != container ] || [ -z "$(container_image "$service")" ]; then
@@ -26,7 +27,7 @@ provide() {
   die "$service is missing. As root on Debian: apt-get install ${!packages}. Or let docker pull $(container_image "$service")."
 }
 
-# install_packages SERVICE, without letting the packages start anything.
+# install_packages SERVICE installs the packages without letting them start services.
 install_packages() (
   local packages=${1}_packages policy=/usr/sbin/policy-rc.d
   note "installing ${!packages}"

@@ -1,23 +1,22 @@
-# PostgreSQL: a primary (postgres), and a standby for which its commits wait
-# (pgstandby). A second standby (pgstandby2) is started if it is named. Sourced by
-# services.sh.
+# PostgreSQL: a primary (postgres), and a synchronous standby (pgstandby). A second
+# standby (pgstandby2) is started if it is named. Sourced by services.sh.
 #
 # The server refuses to run as root, and its user cannot reach a checkout in root's
 # home: the data are in a directory of its own, whose name is in postgres/home.
 
-# postgres_bin: the programs of the newest version; Debian's releases have different ones.
+# postgres_bin prints the directory of the newest version's programs; it differs between Debian's releases.
 postgres_bin() { compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1; }
 
 postgres_installed() { [ -x "$(postgres_bin)/initdb" ]; }
 pgstandby_installed() { postgres_installed; }
 pgstandby2_installed() { postgres_installed; }
 
-# postgres_possible: it is there, or can be installed.
+# postgres_possible succeeds if PostgreSQL is installed or can be installed.
 postgres_possible() {
   postgres_installed || { [ "${SERVICES_INSTALL:-yes}" = yes ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 }
 
-# postgres_as: the command that runs others as the server's user.
+# postgres_as prints the command that runs another command as the server's user.
 postgres_as() {
   echo env -C /
   if [ "$(id -u)" = 0 ]; then echo setpriv --reuid=postgres --regid=postgres --clear-groups --; fi
@@ -36,7 +35,7 @@ postgres_make_home() {
   echo "$home" >"$dir/postgres/home"
 }
 
-# postgres_remove: with the data of both.
+# postgres_remove removes the data of all servers.
 postgres_remove() {
   local home
   home=$(postgres_home) || return 0
@@ -44,10 +43,10 @@ postgres_remove() {
   rm -f "$dir/postgres/home"
 }
 
-# postgres_forget_pid FOLDER removes the pid file of a killed server. A killed process that is not reaped looks alive.
+# postgres_forget_pid FOLDER removes the pid file of a killed server. While the killed process is not reaped, the server would take it for alive.
 postgres_forget_pid() { rm -f "$(postgres_home)/$1/postmaster.pid"; }
 
-# postgres_ask SQL: on the primary.
+# postgres_ask SQL runs SQL on the primary and prints the answer.
 postgres_ask() {
   PGPASSFILE=$(postgres_home)/pgpass PGCONNECT_TIMEOUT=2 "$(postgres_bin)/psql" -XAtq -h 127.0.0.1 -p "$(port_of postgres client)" \
     -U rideshare -d postgres -c "$1" 2>/dev/null
@@ -55,7 +54,7 @@ postgres_ask() {
 
 postgres_answers() { "$(postgres_bin)/pg_isready" -q -t 2 -h 127.0.0.1 -p "$(port_of postgres client)"; }
 
-# standby_answers NAME: the primary's commits can wait for it.
+# standby_answers NAME succeeds if the standby is connected as a synchronous standby of the primary.
 standby_answers() { [ "$(postgres_ask "SELECT 1 FROM pg_stat_replication WHERE sync_state='quorum' AND application_name='$1'")" = 1 ]; }
 pgstandby_answers() { standby_answers pgstandby; }
 pgstandby2_answers() { standby_answers pgstandby2; }
@@ -104,7 +103,7 @@ END
 pgstandby_start_process() { standby_start pgstandby; }
 pgstandby2_start_process() { standby_start pgstandby2; }
 
-# standby_start NAME. ALTER SYSTEM can make it follow another primary.
+# standby_start NAME starts a standby. ALTER SYSTEM can make it follow another primary later.
 standby_start() {
   local as bin home primary
   read -ra as <<<"$(postgres_as | tr '\n' ' ')"

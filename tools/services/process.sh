@@ -1,26 +1,26 @@
-# Processes by pid file, ports by file. Sourced by services.sh.
+# Processes with pid files, and ports in files. Sourced by services.sh.
 #
-# A pid file holds pid, start time and boot id: a pid alone may belong to anybody
-# after the process is gone or the machine was started again.
+# A pid file has pid, start time and boot id: the pid alone may belong to another
+# process after the process has ended or the machine was restarted.
 
 boot_id() { cat /proc/sys/kernel/random/boot_id; }
 
-# start_time PID: in clock ticks since boot; fails for a process that is gone or a zombie.
+# start_time PID prints the start time in clock ticks since boot. It fails if the process has ended or is a zombie.
 start_time() {
   local stat fields
   stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-  read -ra fields <<<"${stat##*) }" # the name before it may hold anything
+  read -ra fields <<<"${stat##*) }" # the process name before it may have any characters
   [ "${fields[0]}" != Z ] && [ "${fields[0]}" != X ] && echo "${fields[19]}"
 }
 
-# remember FILE PID
+# remember FILE PID writes a pid file.
 remember() {
   local started
   started=$(start_time "$2") || return 1
   echo "$2 $started $(boot_id)" >"$1"
 }
 
-# is_alive FILE: the very process that was remembered lives.
+# is_alive FILE succeeds if the process of the pid file still runs.
 is_alive() {
   local pid started boot
   [ -s "$1" ] && read -r pid started boot <"$1" || return 1
@@ -29,7 +29,7 @@ is_alive() {
 
 pid_in() { cut -d' ' -f1 "$1"; }
 
-# launch NAME COMMAND...: in a session of its own, output in NAME.out, pid in NAME.pid.
+# launch NAME COMMAND... starts the command in a new session, with its output in NAME.out and its pid in NAME.pid.
 launch() {
   local name=$1
   shift
@@ -37,11 +37,11 @@ launch() {
   remember "$name.pid" $! || { note "$1 ended at once: $(tail -n 3 "$name.out")"; return 1; }
 }
 
-# signal FILE SIGNAL
+# signal FILE SIGNAL sends a signal to the process of the pid file if it still runs.
 signal() { ! is_alive "$1" || kill "-$2" "$(pid_in "$1")"; }
 
-# end FILE SIGNAL: asks, waits, insists; the pid file goes with the process. A
-# frozen process is killed at once, since it cannot obey.
+# end FILE SIGNAL sends the signal, waits, after stop_limit kills, and removes the pid file.
+# A stopped process is killed at once, since it cannot handle the signal.
 end() {
   local file=$1 until=$((SECONDS + stop_limit))
   if is_alive "$file" && [ "$(ps -o state= -p "$(pid_in "$file")")" = T ]; then signal "$file" KILL; fi
@@ -56,8 +56,8 @@ end() {
 process_alive() { is_alive "$dir/$1/$1.pid"; }
 process_wipe() { process_kill "$1" && rm -rf "$dir/$1/data"; }
 
-# members SERVICE: the pids of its processes. PostgreSQL has one for each connection,
-# which stays when only the first one is stopped.
+# members SERVICE prints the pids of the service's processes. PostgreSQL has one for each
+# connection, which runs on if only the main process is stopped.
 members() {
   local main
   is_alive "$dir/$1/$1.pid" || return 0
@@ -75,17 +75,17 @@ process_stop() {
   case $1 in
     postgres | pgstandby*)
       process_resume "$1"
-      end "$dir/$1/$1.pid" QUIT # TERM waits for the clients
+      end "$dir/$1/$1.pid" QUIT # on TERM it would wait for the clients
       ;;
     *) end "$dir/$1/$1.pid" TERM ;;
   esac
 }
 
-# process_kill returns when all its processes are gone: a server that is started
-# again finds no remains of the last one.
+# process_kill returns when all processes of the service have ended, so that a restarted
+# server finds none of them.
 process_kill() {
   local pids pid
-  signal "$dir/$1/$1.pid" STOP # It starts no more processes.
+  signal "$dir/$1/$1.pid" STOP # so that it starts no more processes
   pids=$(members "$1")
   signal_members "$1" KILL
   for pid in $pids; do
@@ -94,8 +94,8 @@ process_kill() {
   rm -f "$dir/$1/$1.pid"
 }
 
-# process_pause returns when every thread stands still: on a busy machine that is some
-# time after the signal. Processes that came meanwhile are stopped, too.
+# process_pause returns when every thread is stopped: on a busy machine that is some time
+# after the signal. Processes that were started in the meantime are stopped, too.
 process_pause() {
   local until=$((SECONDS + 60)) pid moving # a process that waits for a slow disk stops late
   while :; do
@@ -111,15 +111,15 @@ process_pause() {
 }
 process_resume() { signal_members "$1" CONT; }
 
-# listening PORT: somebody accepts on it.
+# listening PORT succeeds if a process accepts connections on the port.
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# port_of SERVICE USE: the port, once chosen. It stays the same over restarts.
+# port_of SERVICE USE prints the chosen port. It stays the same over restarts.
 port_of() { cat "$dir/$1/$2.port" 2>/dev/null; }
 
-# choose_port SERVICE USE: keeps the port of the last run if it is free. New ones are
-# below the range from which the kernel gives ports to clients, and above those that tests hold for parts that they start
-# again (testenv.FreeAddress).
+# choose_port SERVICE USE keeps the port of the last run if it is free. New ports are below
+# the kernel's range of ephemeral ports, and above the ports that tests reserve for parts
+# that they restart (testenv.FreeAddress).
 choose_port() {
   local file=$dir/$1/$2.port port
   port=$(port_of "$1" "$2" || true)

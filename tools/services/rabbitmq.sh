@@ -16,7 +16,7 @@ rabbitmq_env() {
   echo "RABBITMQ_PID=$(in_mode rabbitmq pid)"
 }
 
-# rabbitmq_answers: the broker offers a connection; frames begin with byte 1.
+# rabbitmq_answers succeeds if the broker begins a connection. Its first frame begins with byte 1.
 rabbitmq_answers() {
   local port first
   port=$(port_of rabbitmq client) || return 1
@@ -49,16 +49,16 @@ END
   rabbitmq_wrapper "$sbin/rabbitmqctl" >"$base/rabbitmqctl"
   rabbitmq_wrapper "$sbin/rabbitmq-server" >"$base/server"
   chmod 700 "$base/rabbitmqctl" "$base/server" "$base/rabbitmq.conf"
-  # An epmd that the first Erlang program starts by itself is found by nobody, and
-  # listens on every address.
+  # An epmd that the first Erlang program started by itself would have no pid file, and
+  # would listen on every address.
   is_alive "$base/epmd.pid" || launch "$base/epmd" epmd -address 127.0.0.1 -port "$(port_of rabbitmq epmd)"
-  # Its start script executes the virtual machine in its own place then, so that the pid is the broker's.
+  # With this variable the start script replaces itself by the virtual machine (exec), so that the pid is the broker's.
   RUNNING_UNDER_SYSTEMD=true launch "$base/rabbitmq" "$base/server"
   ln -sf rabbitmq.out "$base/out"
 }
 
-# rabbitmq_settings: the environment of the node and of its tools. The name of
-# the host is left out of it, as it may change while the data stays. The nodes of a
+# rabbitmq_settings prints the environment of the node and of its tools. The host name is
+# not part of the node's name, since it may change while the data stay. The nodes of a
 # cluster have names, in a file (internal/testkit/testenv/cluster.go). net_setuptime is
 # that of deploy/cluster; a single node never uses it.
 rabbitmq_settings() {
@@ -83,7 +83,7 @@ rabbitmq_start_container() {
   choose_port rabbitmq client
   printf '#!/bin/sh\nexec docker exec "%s" rabbitmqctl "$@"\n' "$(container_name rabbitmq)" >"$base/rabbitmqctl"
   chmod 700 "$base/rabbitmqctl"
-  # The host's name is part of where the data is.
+  # The host name is part of the path of the data.
   container_start rabbitmq 5672 --hostname rideshare \
     -e RABBITMQ_DEFAULT_USER=rideshare -e RABBITMQ_DEFAULT_PASS="$(rabbitmq_password)"
 }

@@ -8,7 +8,7 @@ zookeeper_env() {
   echo "ZOOKEEPER_PID=$(in_mode zookeeper pid)"
 }
 
-# zookeeper_answers: it serves; a server that is still loading says that it is not.
+# zookeeper_answers succeeds if the server serves. A server that is still loading answers that it does not.
 zookeeper_answers() {
   local port line
   port=$(port_of zookeeper client) || return 1
@@ -43,8 +43,9 @@ autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 END
   if [ -e "$base/ensemble.cfg" ]; then cat "$base/ensemble.cfg" >>"$base/zoo.cfg"; fi
-  # A small heap and the first compiler only: it starts faster and leaves the cores to
-  # the tests. It need not survive a power cut, so a slow disk does not end sessions.
+  # A small heap and only the first compiler: the server starts faster and leaves the cores
+  # to the tests. It does not sync its log, so a slow disk does not end sessions; it need
+  # not survive a power cut.
   launch "$base/zookeeper" java -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true -Dzookeeper.forceSync=no \
     -Djava.io.tmpdir="$base/data" -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
     org.apache.zookeeper.server.quorum.QuorumPeerMain "$base/zoo.cfg"
