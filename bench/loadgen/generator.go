@@ -20,8 +20,8 @@ type Loop string
 
 // The loops.
 const (
-	Open   Loop = "open"   // the level is requests a second
-	Closed Loop = "closed" // the level is clients
+	Open   Loop = "open"   // the level is a number of requests per second
+	Closed Loop = "closed" // the level is a number of clients
 )
 
 // lookEvery is how often an idle client of a closed loop checks whether the plan needs it again.

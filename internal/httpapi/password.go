@@ -77,7 +77,8 @@ func (u *user) remembers(sum [sha256.Size]byte) bool {
 	return true
 }
 
-// enter takes a place.
+// enter takes one of the places for slow hashes, and waits for it. It returns CodeUnavailable if too many requests wait
+// already, or if ctx ends.
 func (h *hashing) enter(ctx context.Context) error {
 	select {
 	case h.places <- struct{}{}:

@@ -64,8 +64,8 @@ func (c *Conn) bound(id int32, n int) {
 // bounds are the engine's limits that are different for clients' statements.
 type bounds struct{ value, parameters, depth int }
 
-// boundValues sets the engine's limits for statements under guard; without a guard, the engine's highest. The system's own
-// statements carry what clients' statements made elsewhere, perhaps under higher limits.
+// boundValues sets the engine's limits: the configured ones for statements under guard, the engine's highest without a
+// guard. The system's own statements have values that clients' statements made elsewhere, perhaps under higher limits.
 func (c *Conn) boundValues(guard Guard) {
 	b := bounds{engineValue, defaultParameters, defaultDepth}
 	if guard != nil {

@@ -20,7 +20,7 @@ const (
 // monotonic clock, and so its timers, are those of the machine. Two binaries in one folder need different names.
 //
 // Only package time is compiled again, and linked with all other packages as they are: go build would compile each of them again,
-// the standard library included. The linker takes it, since what it exports is the same.
+// the standard library included. The linker accepts the package, since its exported declarations are the same.
 func BuildShifted(target string, seconds int) error {
 	dir := target + ".clock"
 	if err := os.Mkdir(dir, 0o700); err != nil {
