@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// Whatever state the services are in, SIGTERM ends the system within its limit, and what was acknowledged is in its file.
+// Whatever state the services are in, SIGTERM ends the system within its limit, and every acknowledged write is in its
+// file.
 func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 	t.Parallel()
 	on := startServices(t)
@@ -29,8 +30,8 @@ func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 	}
 }
 
-// When up is killed, its children notice and end, and what was acknowledged is
-// there when it is started again on the same data.
+// When up is killed, its children notice that and end. After a restart on the same data every acknowledged write is
+// there.
 func TestUp_Killed_LeavesNoChildAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	on := shared(t)

@@ -8,11 +8,11 @@ import (
 	"rideshare/internal/failpoint"
 )
 
-// The delivered binary has neither code of failpoints nor their names; the one for these tests has both.
+// The delivered binary has neither the code of failpoints nor their names. The binary for these tests has both.
 func TestBinary_Delivered_HasNoFailpoints(t *testing.T) {
 	t.Parallel()
 	traces := []string{
-		"rideshare/internal/failpoint.(*registry).", // names of functions are also in a stripped binary
+		"rideshare/internal/failpoint.(*registry).", // a stripped binary still has the names of functions
 		string(failpoint.MasterAfterCommit), string(failpoint.NoEpochCheck), failpoint.EnvArm, failpoint.EnvDir,
 	}
 	for name, made := range map[string]struct {

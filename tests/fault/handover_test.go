@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// The role of a master that lives is moved, on request and by SIGTERM, under load: not one write or read
-// fails, or is answered late with an unknown outcome.
+// A live master hands its role over under load, on request and after SIGTERM: no write or read fails, and none has an
+// unknown outcome.
 func TestSystem_HandOver_NoRequestFails(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -36,7 +36,7 @@ func TestSystem_HandOver_NoRequestFails(t *testing.T) {
 	}
 }
 
-// handOver moves the role by POST master: to the lowest slave, in place.
+// handOver hands the role over by POST master: to the slave with the lowest pid, without a restart.
 func handOver(t *testing.T, s *system) {
 	t.Helper()
 	var before cluster
@@ -57,7 +57,7 @@ func handOver(t *testing.T, s *system) {
 	}
 }
 
-// terminateMaster ends the master politely: it leaves once it is replaced.
+// terminateMaster sends SIGTERM to the master, which ends when another worker has taken over.
 func terminateMaster(t *testing.T, s *system) {
 	t.Helper()
 	before := s.cluster(t)

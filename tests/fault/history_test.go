@@ -20,20 +20,20 @@ import (
 
 const (
 	historyClients = 5
-	// The histories of few keys are hard to explain when something is wrong, those of many are checked fast.
+	// With few keys, porcupine needs long to find that a history is wrong. With many keys it is fast.
 	historyRegisters = 4
 	historySets      = 2
 	// historyPace is the mean pause between two calls of a client: porcupine's work grows
 	// fast with the number of calls on a key.
 	historyPace = 40 * time.Millisecond
-	// setLimit is how many members a set gets at most.
+	// setLimit is the largest number of members of a set.
 	setLimit = 150
-	// checkLimit bounds what porcupine may take.
+	// checkLimit bounds how long porcupine checks.
 	checkLimit = 2 * time.Minute
 )
 
-// trial is clients with a history, on registers and sets behind the HTTP API. Each of their
-// writes also leaves a row with a name of its own and counts it.
+// trial is a set of clients that use registers and sets through the HTTP API, with the history of their calls. Each write
+// also inserts a row with a unique name and increments a counter.
 type trial struct {
 	sys      *system
 	seed     uint64
@@ -47,7 +47,7 @@ type trial struct {
 	fences []fence
 }
 
-// fence is a position after which every entry is of this epoch or a newer one.
+// fence is a claimed epoch and a position of the log. Every entry after the position has this epoch or a newer one.
 type fence struct{ epoch, after uint64 }
 
 // startTrial makes the tables and starts the clients. They end with the test, at the latest.
@@ -85,8 +85,8 @@ func (h *trial) fail(err error) {
 	h.wrong = append(h.wrong, err)
 }
 
-// unanswered takes a call without an answer. No attack is on the orchestrator, so its connections do not break; post has told
-// of an answer that was too late.
+// unanswered records a call without an answer. A broken connection is an error, since no fault hits the orchestrator. post
+// has already reported a call that timed out.
 func (h *trial) unanswered(err error) {
 	if late, ok := errors.AsType[net.Error](err); !ok || !late.Timeout() {
 		h.fail(err)
@@ -99,7 +99,7 @@ type historyClient struct {
 	name    string
 	rnd     *rand.Rand
 	history *history.Client
-	values  map[string]string // of the registers, as it knew them last
+	values  map[string]string // of the registers, as the client last saw them
 	calls   int
 }
 
@@ -140,13 +140,13 @@ func (c *historyClient) write(ctx context.Context) {
 	pending := c.history.Begin(call)
 	maybe := false
 	for patience := c.rnd.IntN(8); ; patience-- {
-		// A call that has begun has an answer, also when the clients are to end.
+		// A call that has begun gets its answer, even when the clients are told to end.
 		a, err := c.sys.post(context.WithoutCancel(ctx), c.fail, "/db/execute?transaction", statements, "Idempotency-Key", call.Value)
 		switch {
 		case err == nil && a.status == http.StatusOK:
 			c.written(pending, call, a.body)
 			return
-		case err == nil && a.status == http.StatusServiceUnavailable: // surely not done
+		case err == nil && a.status == http.StatusServiceUnavailable: // certainly not done
 		case err != nil:
 			c.unanswered(fmt.Errorf("write %s: %w", call.Value, err))
 			maybe = true
@@ -171,7 +171,7 @@ func (c *historyClient) write(ctx context.Context) {
 	}
 }
 
-// written takes the answer to a write.
+// written records the answer to a write.
 func (c *historyClient) written(pending *history.Pending, call history.Call, body []byte) {
 	var got struct {
 		Results []struct {
@@ -240,8 +240,8 @@ func column(body []byte) ([]string, error) {
 	return values, nil
 }
 
-// verdict ends the clients and says what was wrong: answers, effects, epochs and the history, whose
-// drawing it leaves behind. The system must be able to answer again.
+// verdict ends the clients and returns what was wrong: with answers, effects, epochs, or the history, of which it leaves a
+// drawing. The system must be able to answer again.
 func (h *trial) verdict(t *testing.T) error {
 	t.Helper()
 	h.end()
@@ -250,12 +250,12 @@ func (h *trial) verdict(t *testing.T) error {
 	return errors.Join(errors.Join(h.wrong[:min(len(h.wrong), 5)]...), h.compare(t), h.fenced(t), h.linearizable())
 }
 
-// compare compares the rows with what the clients were told.
+// compare compares the rows with the answers that the clients got.
 func (h *trial) compare(t *testing.T) error {
 	t.Helper()
 	found, counter := map[string]int{}, 0
-	testenv.Eventually(t, healLimit, func() error { // a broken system may be between two masters
-		// One statement sees one state: a write that nobody waits for may still come.
+	testenv.Eventually(t, healLimit, func() error { // a broken system may have no master at the moment
+		// A single statement sees one state, although a write that was given up may still take effect.
 		rows, err := h.sys.query("SELECT name, (SELECT v FROM registers WHERE k='counter') FROM effects")
 		if err != nil {
 			return err
@@ -278,7 +278,7 @@ func (h *trial) linearizable() error {
 	return h.recorder.Verdict(checkLimit, fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
 }
 
-// A call whose connection breaks is no refusal: with no fault on the orchestrator it is wrong.
+// A broken connection is not a refusal: without a fault of the orchestrator it counts as wrong.
 func TestTrial_ConnectionBreaks_Wrong(t *testing.T) {
 	t.Parallel()
 	breaks := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))

@@ -15,10 +15,11 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// busyHangs is hanging for tests in which a part of a worker is stuck: silence that is shorter comes of a busy machine.
+// busyHangs is the setting for tests in which a part of a worker is stuck: on a busy machine a worker may be silent for less
+// than that.
 const busyHangs = "HUNG_AFTER=3s"
 
-// hangs returns why workers were taken for hung so far, by their pids.
+// hangs returns the workers that were taken for hung so far: the reasons by pid.
 func (s *system) hangs() (map[int]string, error) {
 	text, err := os.ReadFile(s.logFile())
 	reasons := map[int]string{}
@@ -34,7 +35,7 @@ func (s *system) hangs() (map[int]string, error) {
 	return reasons, err
 }
 
-// awaitHung waits until a worker is taken for hung, for a reason that begins so, and killed for it.
+// awaitHung waits until a worker is taken for hung, for a reason that begins with want, and is killed.
 func (s *system) awaitHung(t *testing.T, pid int, want string) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
@@ -46,7 +47,7 @@ func (s *system) awaitHung(t *testing.T, pid int, want string) {
 	s.awaitGone(t, []int{pid})
 }
 
-// checkUntouched fails the test if a worker was taken for hung, or the cluster is not as before.
+// checkUntouched fails the test if a worker was taken for hung, or workers or epoch have changed.
 func (s *system) checkUntouched(t *testing.T, before cluster) {
 	t.Helper()
 	if got, err := s.hangs(); err != nil || len(got) > 0 {
@@ -57,7 +58,7 @@ func (s *system) checkUntouched(t *testing.T, before cluster) {
 	}
 }
 
-// A master whose process runs and answers, and one of whose parts is stuck or spins, is replaced, and nothing is lost or
+// A master is replaced if one of its parts is stuck or spins, even though its process runs and answers. Nothing is lost or
 // doubled.
 func TestSystem_MasterStuck_Replaced(t *testing.T) {
 	t.Parallel()
@@ -85,8 +86,8 @@ func TestSystem_MasterStuck_Replaced(t *testing.T) {
 	}
 }
 
-// A slave whose process runs and answers, and whose reads are stuck, is replaced. No read fails, since the other slave
-// gets those that it held. The master stays.
+// A slave is replaced if its reads are stuck, even though its process runs and answers. No read fails, since the other slave
+// gets the reads that it held. The master stays.
 func TestSystem_SlaveReadsStuck_Replaced(t *testing.T) {
 	t.Parallel()
 	l := startLoad(t, startFailable(t, shared(t), 2, busyHangs, patient))
@@ -104,8 +105,8 @@ func TestSystem_SlaveReadsStuck_Replaced(t *testing.T) {
 	l.await(t, 2)
 }
 
-// Every worker hangs: the only slave stands still, and the master spins. The master says so itself. So it is killed although
-// nobody answers who could follow it, and the system heals.
+// Every worker hangs: the only slave is stopped, and the master spins. The master reports this itself, so it is killed
+// although no slave answers that could take over, and the system recovers.
 func TestSystem_EveryWorkerHangs_Replaced(t *testing.T) {
 	t.Parallel()
 	l := startLoad(t, startFailable(t, shared(t), 1, busyHangs))
@@ -119,7 +120,7 @@ func TestSystem_EveryWorkerHangs_Replaced(t *testing.T) {
 	l.await(t, 1)
 }
 
-// The orchestrator is stopped for longer than a worker may be silent: when it goes on it takes no worker for hung.
+// The orchestrator is stopped for longer than a worker may be silent. When it goes on, it takes no worker for hung.
 func orchestratorStandsStill(t *testing.T, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)

@@ -18,12 +18,12 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// effects asks for the name of each write that is there, and for the counter. One statement sees one state: a write that nobody
-// waits for may still come.
+// effects is a query for the name of each write that had its effect, and for the counter. A single statement sees one state,
+// although a write that was given up may still take effect.
 const effects = "SELECT name, (SELECT n FROM counter) FROM effects"
 
-// checkEffects checks that every acknowledged write is there, that none is there twice,
-// that nothing else is, and that the counter counts exactly what is there.
+// checkEffects checks that every acknowledged write had its effect, that none had it twice, that no refused write had one,
+// and that the counter equals the number of rows.
 func (l *load) checkEffects(t *testing.T) {
 	t.Helper()
 	found, counter := map[string]int{}, 0
@@ -90,7 +90,7 @@ func (s *system) checkReplicas(t *testing.T, slaves int) {
 	})
 }
 
-// hashes asks for the content at one of the addresses on a worker's command line.
+// hashes asks for the hashes of the tables at the address that is the value of a flag on a worker's command line.
 func (s *system) hashes(t *testing.T, pid int, flag, path string) (dbaas.TableHashes, error) {
 	t.Helper()
 	base, err := settingOf(s.host(pid), flag)
@@ -115,8 +115,8 @@ func (s *system) hashes(t *testing.T, pid int, flag, path string) (dbaas.TableHa
 	return h, err
 }
 
-// checkLog reads the files that persdb left: they are sound, the log has no hole, epochs never
-// decrease along it, and no operation is in it twice.
+// checkLog reads the files that persdb left: they are not damaged, the log has no gap, its epochs never decrease, and no
+// operation is in it twice.
 func (s *system) checkLog(t *testing.T) {
 	t.Helper()
 	storetest.Witness(t, filepath.Join(s.dir, "data", commitlog.FileName))
