@@ -178,7 +178,7 @@ func (c cluster) all() []int {
 	return slices.Sorted(slices.Values(append(c.pids("master"), c.pids("slave")...)))
 }
 
-// awaitWhole waits until the system answers that it is ready, with one master and slaves slaves, all of them ready.
+// awaitWhole waits until the system answers that it is ready, with one master and that many slaves, all of them ready.
 func (s *system) awaitWhole(t *testing.T, slaves int) cluster {
 	t.Helper()
 	var c cluster
