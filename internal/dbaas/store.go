@@ -42,8 +42,9 @@ type Readiness struct {
 // Snapshot is a whole copy of the application's tables at one position. The
 // position is inside the file too. The reader closes Body.
 type Snapshot struct {
-	Head Head
-	Body io.ReadCloser
+	Head  Head
+	Body  io.ReadCloser
+	Bytes int64 // length of Body; 0 if it is not known
 	// Sum returns the checksum (NewSnapshotSum) that the sender computed for Body, once Body has been read to io.EOF.
 	// If whole is false the copy is incomplete and must not be used.
 	Sum func() (sum uint32, whole bool)

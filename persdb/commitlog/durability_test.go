@@ -285,6 +285,20 @@ func TestStore_Snapshot_HasNoLog(t *testing.T) {
 	}
 }
 
+// A snapshot tells its length before it is read.
+func TestStore_Snapshot_TellsItsLength(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	storetest.Commit(t, s, storetest.Claim(t, s), op(1, ann))
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, snapshot.Body)
+	if err = errors.Join(err, snapshot.Body.Close()); err != nil || n == 0 || snapshot.Bytes != n {
+		t.Errorf("got %d bytes, want %d; %v", n, snapshot.Bytes, err)
+	}
+}
+
 func indexOf(b []byte, text string) int {
 	for i := range len(b) - len(text) {
 		if string(b[i:i+len(text)]) == text {

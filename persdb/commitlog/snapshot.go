@@ -23,7 +23,7 @@ func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dbaas.Snapshot{Head: head, Body: body, Sum: body.announce}, nil
+	return &dbaas.Snapshot{Head: head, Body: body, Bytes: body.source.Bytes(), Sum: body.announce}, nil
 }
 
 func (s *Store) snapshot(ctx context.Context) (head dbaas.Head, body *snapshotBody, err error) {

@@ -23,7 +23,16 @@ const (
 	// client to which it passes the stream on.
 	slowTime  = time.Minute
 	slowBytes = 64 << 10
+	// snapshotLeast and snapshotRate bound the time for a whole snapshot, see snapshotTime.
+	snapshotLeast = 10 * time.Minute
+	snapshotRate  = 2 << 20 // bytes a second
 )
+
+// snapshotTime returns how long a reader may take for a whole snapshot of size bytes: at least 10 min, and as long as a
+// reader of 2 MiB/s needs. It is bounded because the WAL grows until the reader has finished.
+func snapshotTime(size int64) time.Duration {
+	return max(snapshotLeast, time.Duration(size/snapshotRate+1)*time.Second)
+}
 
 // gate admits a limited number of large bodies at a time, in order of arrival. It always admits small ones.
 type gate chan struct{}

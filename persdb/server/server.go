@@ -43,9 +43,8 @@ const (
 	// chunkTime is how long a reader of a long log page may take for chunkBytes.
 	chunkTime  = 30 * time.Second
 	chunkBytes = 1 << 20
-	// snapshotTime is how long a reader may take for a whole snapshot: the WAL grows until then.
-	snapshotTime = 10 * time.Minute
-	// backupTime is the same for a backup. It may be longer: a backup occupies a file, but does not hold back the WAL.
+	// backupTime is how long a reader may take for a whole backup. It may be longer than for a snapshot: a backup occupies a
+	// file, but does not hold back the WAL.
 	backupTime = time.Hour
 )
 
@@ -217,7 +216,7 @@ func (s *server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	client.SetHead(w.Header(), snapshot.Head)
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Trailer", client.HeaderSum)
-	if err = stream(r.Context(), w, snapshot.Body, snapshotTime); err != nil {
+	if err = stream(r.Context(), w, snapshot.Body, snapshotTime(snapshot.Bytes)); err != nil {
 		return errors.Join(rpc.ErrCut, err)
 	}
 	sum, whole := snapshot.Sum()

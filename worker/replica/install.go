@@ -15,6 +15,7 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -22,6 +23,9 @@ const (
 	tempName     = filePrefix + "snapshot.tmp"
 	dirMode      = 0o750
 	copyBufBytes = 256 << 10
+	// snapshotQuiet bounds the silence while a snapshot is fetched; the whole snapshot may take as long as it needs. It is as
+	// long as the client of persdb waits for the start, since persdb serves few snapshots at a time.
+	snapshotQuiet = 2 * time.Minute
 )
 
 // errSnapshot is returned for a snapshot that does not match its announced head or checksum.
@@ -51,7 +55,7 @@ func clean(dir string) error {
 // previous file are not disturbed.
 func (r *Replica) install(ctx context.Context, generation int) (*file, error) {
 	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, r.config.SnapshotTimeout)
+	ctx, cancel := wait.UntilStalled(ctx, snapshotQuiet)
 	defer cancel()
 	temp := filepath.Join(r.config.Dir, tempName)
 	defer func() { _ = os.Remove(temp) }() // after success the file no longer exists

@@ -44,8 +44,6 @@ type Config struct {
 	// StoreTimeout bounds one query of persdb's head, and the silence within a page of the log; the whole page may take as
 	// long as it needs. After a failed page the next attempt gets twice as long, then four times as long. Default 2 s.
 	StoreTimeout time.Duration
-	// SnapshotTimeout bounds fetching a snapshot. Default 10 min.
-	SnapshotTimeout time.Duration
 	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy, and to half a second. Default 50 ms.
 	Backoff time.Duration
 	// Ahead, if set, reports whether another worker that serves reads has applied more than seq. It may take a second.
@@ -63,13 +61,12 @@ type Config struct {
 }
 
 const (
-	defaultAntiEntropy     = 2 * time.Second
-	defaultNudgeAfter      = 10 * time.Millisecond
-	defaultStoreTimeout    = 2 * time.Second
-	defaultSnapshotTimeout = 10 * time.Minute
-	defaultBackoff         = 50 * time.Millisecond
-	defaultVerifyEvery     = time.Minute
-	defaultVerifyTimeout   = 20 * time.Second
+	defaultAntiEntropy   = 2 * time.Second
+	defaultNudgeAfter    = 10 * time.Millisecond
+	defaultStoreTimeout  = 2 * time.Second
+	defaultBackoff       = 50 * time.Millisecond
+	defaultVerifyEvery   = time.Minute
+	defaultVerifyTimeout = 20 * time.Second
 	// maxInbox bounds the number of broadcast entries that wait to be applied, and maxInboxBytes their total size.
 	// Entries that do not fit are dropped and read from the log later.
 	maxInbox      = 8192
@@ -116,7 +113,6 @@ func New(c Config) *Replica {
 	c.AntiEntropy = cmp.Or(c.AntiEntropy, defaultAntiEntropy)
 	c.NudgeAfter = cmp.Or(c.NudgeAfter, defaultNudgeAfter)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, defaultStoreTimeout)
-	c.SnapshotTimeout = cmp.Or(c.SnapshotTimeout, defaultSnapshotTimeout)
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
 	c.VerifyEvery = cmp.Or(c.VerifyEvery, defaultVerifyEvery)
 	c.VerifyTimeout = cmp.Or(c.VerifyTimeout, defaultVerifyTimeout)
