@@ -254,11 +254,11 @@ func (l *lane[Q, R]) makeRoom(user string) error {
 	if l.waiting.Others(user) {
 		return userQueueFull()
 	}
-	return &dbaas.Error{Code: dbaas.CodeUnavailable, Message: "too many requests are waiting", Reason: "lane_full"}
+	return &dbaas.Error{Code: dbaas.CodeUnavailable, Message: "too many requests are waiting", Reason: dbaas.ReasonLaneFull}
 }
 
 func userQueueFull() error {
-	return &dbaas.Error{Code: dbaas.CodeQuota, Message: "too many requests are waiting, and most of them are yours", Reason: "user_queue"}
+	return &dbaas.Error{Code: dbaas.CodeQuota, Message: "too many requests are waiting, and most of them are yours", Reason: dbaas.ReasonUserQueue}
 }
 
 // end ends a waiting request with err. The lane must be locked.
