@@ -135,7 +135,7 @@ func TestNewProblem_TooLarge_TitleBlamesNobody(t *testing.T) {
 	}
 }
 
-// A problem has all the members specified by RFC 9457 and api.md.
+// A problem has all the members specified by RFC 9457 and docs/API.md.
 func TestError_ProblemMembers(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		a.Handle(http.MethodGet, "/", func(echo.Context) error {

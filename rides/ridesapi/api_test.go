@@ -201,7 +201,7 @@ func TestRides_UsersAway(t *testing.T) {
 	f.want(t, "GET "+all+"/count", "", 200, "[1]")
 }
 
-// The checks of a join come in the order that api.md gives.
+// The checks of a join come in the order that docs/API.md gives.
 func TestRides_Join_OrderOfChecks(t *testing.T) {
 	f := newFixture(t, settings{})
 	f.user(t, "ann", "bob", "carl")
