@@ -177,7 +177,7 @@ func archiveMetrics(store *ArchivedStore) []telemetry.Sampled {
 		}}
 	}
 	return []telemetry.Sampled{
-		metric("seq", "Position up to which the archive has the log; 0 until it has said so.", true,
+		metric("seq", "Position up to which the archive has the log; 0 until persdb has learned it from the archive.", true,
 			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return float64(s.Archived) }),
 		metric("lag_seconds", "Age of the oldest entry that the archive lacks, counted from its commit or from persdb's start; 0 if it has all.", true,
 			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return s.Lag.Seconds() }),

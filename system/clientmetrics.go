@@ -9,7 +9,7 @@ import (
 func ClientMetrics(clients ...*dbclient.Client) telemetry.Sampled {
 	return telemetry.Sampled{
 		Name: "rideshare_client_retries_total", Labels: []string{"outcome"},
-		Help: "Second and third attempts of calls to the orchestrator, by outcome: answered, failed, or not made since no_budget (there were too many), no_time (the deadline comes first) or broken (the last attempts all failed; these are first attempts too).",
+		Help: "Second and third attempts of calls to the orchestrator, by outcome: answered, failed, or not made because of no_budget (there were too many), no_time (the deadline comes first) or broken (the last attempts all failed; these are first attempts too).",
 		Read: func(emit func(float64, ...string)) {
 			var sum dbclient.Outcomes
 			for _, c := range clients {

@@ -116,8 +116,8 @@ func parse(text []byte) map[string]*metric {
 const intro = `# Metrics
 
 Every part has ` + "`GET /metrics`" + ` in Prometheus' text format: the orchestrator, users, rides, persdb and the launcher at their own port, a worker at its control
-address. The gateway's path of that name belongs to the rides service behind it: its own are at the listener of ` + "`--admin`" + `, which every part can have. ` + "`up`" + ` has the
-numbers of all parts of its process at each of its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
+address. The gateway forwards that path to the rides service: its own metrics are at the listener of ` + "`--admin`" + `, which every part can have. ` + "`up`" + ` has the
+metrics of all parts of its process at each of its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
 ` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*` and `rideshare_clock_difference_seconds`" + `; persdb's own port has ` + "`rideshare_persdb_*` and `rideshare_archive_*`" + `. The orchestrator has those of workers, and the
 commits of persdb, only where they run in its process.
 

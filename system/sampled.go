@@ -43,9 +43,9 @@ func (c *orchestratorParts) dispatchMetrics() []telemetry.Sampled {
 		lane("dispatch_requests_total", "Requests taken.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Requests) }),
 		lane("dispatch_messages_total", "Messages sent.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Messages) }),
 		lane("dispatch_refused_total", "Requests refused at once: the lane is full, or no worker serves them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
-		lane("dispatch_timeouts_total", "Requests whose callers left without an answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
-		lane("dispatch_sent_total", "Requests that have left in a message.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Sent) }),
-		lane("dispatch_waited_seconds_total", "Time that requests waited to leave: by requests that have left it is the mean age of the queue.", false, func(s *dispatch.LaneStats) float64 { return s.Waited.Seconds() }),
+		lane("dispatch_timeouts_total", "Requests whose callers gave up before the answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
+		lane("dispatch_sent_total", "Requests that were sent in a message.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Sent) }),
+		lane("dispatch_waited_seconds_total", "Time that requests waited before they were sent; divided by rideshare_dispatch_sent_total it is the mean wait.", false, func(s *dispatch.LaneStats) float64 { return s.Waited.Seconds() }),
 		lane("dispatch_resent_total", "Messages sent a second time.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Resent) }),
 		lane("dispatch_malformed_total", "Replies that were not understood.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Malformed) }),
 		lane("dispatch_waiting", "Requests that wait to be sent.", true, func(s *dispatch.LaneStats) float64 { return float64(s.Waiting) }),
@@ -68,7 +68,7 @@ func (c *orchestratorParts) clusterMetrics() []telemetry.Sampled {
 			return float64(status.DesiredSlaves), err
 		}),
 		{
-			Name: "rideshare_worker_lag_entries", Help: "Entries that a worker is behind the head, by positions of one moment. A worker that does not answer counts with the position that it registered last.", Gauge: true, Labels: []string{"worker", "role"},
+			Name: "rideshare_worker_lag_entries", Help: "Entries that a worker is behind the head; both positions are of the same moment. A worker that does not answer counts with the position that it registered last.", Gauge: true, Labels: []string{"worker", "role"},
 			Read: c.readLag,
 		},
 		{

@@ -41,7 +41,7 @@ func WorkerMetrics(statuses func(context.Context) []workerapi.Status) []telemetr
 			Read: seconds(counterBusy),
 		},
 		{
-			Name: "rideshare_worker_reads_places_seconds_total", Help: "Time that the places for reads were there: busy by places is how busy a slave is.", Labels: []string{"worker"},
+			Name: "rideshare_worker_reads_places_seconds_total", Help: "Time since the start of the worker, counted once for each place for reads; rideshare_worker_reads_busy_seconds_total divided by it is how busy a slave is.", Labels: []string{"worker"},
 			Read: seconds(counterPlaces),
 		},
 		{
@@ -102,7 +102,7 @@ func StoreMetrics(store Store) []telemetry.Sampled {
 		size("disk_free_bytes", "Bytes that are left on the disk of the database file.", func(s dbaas.Sizes) int64 { return s.DiskFree }),
 		{
 			Name: "rideshare_persdb_full", Gauge: true, Labels: []string{"what"},
-			Help: "Whether writes are refused for want of room: the disk is full, or the database has reached its limit.",
+			Help: "Whether writes are refused because there is no room: the disk is full, or the database has reached its limit.",
 			Read: func(emit func(float64, ...string)) {
 				if s, err := briefly(store.Sizes); err == nil {
 					emit(oneIf(s.DiskFull), "disk")
