@@ -69,10 +69,10 @@ services: ## RabbitMQ, ZooKeeper and PostgreSQL for the tests, on free loopback 
 services-stop: ## end what services started
 	@tools/services.sh stop
 
-unit: ## the packages by themselves, without the race detector and services, in a minute or two
+unit: ## the packages by themselves, without the race detector and without services, in a minute or two
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
-test: setup services ## every test but test-containers and test-cluster, with the race detector, the API's also on the real parts
+test: setup services ## all tests except test-containers and test-cluster, with the race detector; those of the API also on the real parts
 	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(RACED) -tags failpoint ./internal/failpoint/...
 	$(VETTED) -count=1 -run Allocations ./system

@@ -200,7 +200,7 @@ type benchServeCommand struct {
 	ReadyFile   string `required:"" help:"Written once it serves."`
 	Bus         string `default:"" env:"RIDESHARE_BUS" help:"The broker."`
 	Coordinator string `default:"" env:"RIDESHARE_COORDINATOR" help:"The coordinator."`
-	Prefix      string `default:"" help:"Stands before the names of queues."`
+	Prefix      string `default:"" help:"Prefix of the names of queues."`
 	Rqlite      string `default:"" env:"BENCH_RQLITE" help:"The program rqlited."`
 	benchPostgres
 }

@@ -11,7 +11,7 @@ import (
 // queuesCommand is `rideshare queues`.
 type queuesCommand struct {
 	busSettings
-	Prefix string        `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
+	Prefix string        `default:"" env:"RIDESHARE_PREFIX" help:"Prefix of the names of queues, so that systems can share a broker."`
 	Wait   time.Duration `default:"60s" env:"QUEUES_WAIT" help:"How long to wait until every node is reachable and has joined (${default})."`
 }
 

@@ -21,7 +21,7 @@ type common struct {
 
 // memory is the setting of every part that buffers requests.
 type memory struct {
-	RequestMemory int64 `name:"request-memory-mib" default:"0" env:"REQUEST_MEMORY_MIB" help:"MiB of large request bodies and answers that are held at once; what finds no room within a second is refused with 503. At least 64. Default: a quarter of GOMEMLIMIT, as each byte is also in a message and on its way, but 64 to 256; 256 without GOMEMLIMIT."`
+	RequestMemory int64 `name:"request-memory-mib" default:"0" env:"REQUEST_MEMORY_MIB" help:"MiB of large request bodies and answers that are held at once; a request that finds no room within a second is refused with 503. At least 64. Default: a quarter of GOMEMLIMIT, as each byte is also in a message and on its way, but 64 to 256; 256 without GOMEMLIMIT."`
 }
 
 // budget returns the bound of the memory of all requests. A body of the largest size must fit.

@@ -32,7 +32,7 @@ type upCommand struct {
 	BusFile      string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus."`
 	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc, or zk://host:port,host:port/chroot (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process,docker" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc; or process: workers and persdb are child processes; or docker: persdb is a child process, and workers are containers, which this process starts through the engine (${default})."`
-	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
+	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Prefix of the names of queues, so that systems can share a broker."`
 	Slaves       int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	MaxDatabase  int64  `placeholder:"MIB" default:"0" env:"MAX_DATABASE_MIB" help:"How large the tables and indexes may get, in MiB: what would let them grow beyond it is refused. Every replica is as large. 0 is no limit, but half of a worker's room for its replica with --launcher docker (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"RIDESHARE_READY_FILE" help:"Written once the system is ready, removed at exit: a JSON object with the addresses and the pid."`

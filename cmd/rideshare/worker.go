@@ -31,7 +31,7 @@ type busSettings struct {
 type stack struct {
 	busSettings
 	Coordinator string `required:"" placeholder:"URL" env:"RIDESHARE_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot."`
-	Prefix      string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
+	Prefix      string `default:"" env:"RIDESHARE_PREFIX" help:"Prefix of the names of queues, so that systems can share a broker."`
 	PersdbURL   string `required:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb; of several on one log, all of them with commas in between: one of them is active, and another one takes over when it does not answer."`
 	sessionSetting
 }
