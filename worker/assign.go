@@ -131,7 +131,7 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 	case y.Worker != w.config.ID:
 		return dbaas.Errorf(dbaas.CodeConflict, "this is worker %s, not %s", w.config.ID, y.Worker)
 	case have.Role != dbaas.RoleMaster:
-		return dbaas.Errorf(dbaas.CodeConflict, "the worker is no master")
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker is not the master")
 	}
 	w.config.Log.Info("hand-over requested", "to", y.To, logkey.Epoch, have.Epoch)
 	w.registrar.yield(y.To)

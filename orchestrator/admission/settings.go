@@ -118,7 +118,7 @@ func (s Settings) compile(callTimeout time.Duration) (r rules, err error) {
 	check(s.Inflight >= 1, "inflight: %d is not at least 1", s.Inflight)
 	check(s.Depth.Wait >= 1 && s.Depth.Wait <= s.Depth.Open, "depth: wait (%d) is not between 1 and open (%d)", s.Depth.Wait, s.Depth.Open)
 	r.event, r.events = presets[s.EventBreaker.Preset]
-	check(r.events || s.EventBreaker.Preset == None, "event_breaker.preset: %q is none of none, %s", s.EventBreaker.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
+	check(r.events || s.EventBreaker.Preset == None, "event_breaker.preset: %q is not one of none, %s", s.EventBreaker.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
 	if r.event.Delay {
 		check(callTimeout >= r.event.Interval+delayMargin, "event_breaker.preset: %s makes operations wait and needs a CALL_TIMEOUT of at least %v, not %v", s.EventBreaker.Preset, r.event.Interval+delayMargin, callTimeout)
 	}

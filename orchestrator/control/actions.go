@@ -109,7 +109,7 @@ func (l *Loop) assignSlave(ctx context.Context, a Action) {
 		l.mu.Unlock()
 		switch {
 		case err != nil: // no wake: the retry may wait for the next period
-			l.cfg.Log.WarnContext(ctx, "slave not assigned its role", logkey.Worker, string(a.Worker), logkey.Error, err)
+			l.cfg.Log.WarnContext(ctx, "slave role not assigned", logkey.Worker, string(a.Worker), logkey.Error, err)
 		case first:
 			l.noteRole(ctx, a, dbaas.RoleSlave, 0)
 			l.Wake()
@@ -200,7 +200,7 @@ func (l *Loop) started(ctx context.Context, id string, err error) {
 	host := l.starting[id]
 	delete(l.starting, id)
 	if errors.Is(err, launch.ErrSilent) { // the next pass chooses another host
-		l.cfg.Log.WarnContext(ctx, "worker perhaps not started", "start_id", id, logkey.Host, host, logkey.Error, err)
+		l.cfg.Log.WarnContext(ctx, "worker may not have started", "start_id", id, logkey.Host, host, logkey.Error, err)
 		l.Wake()
 		return
 	}
@@ -270,7 +270,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 			err = l.evict(leaveCtx, a)
 		}
 		if err != nil && ctx.Err() == nil {
-			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
+			l.cfg.Log.WarnContext(ctx, "worker not removed", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
 			wait.For(ctx, l.retryAfter(a))
 		}
 		l.mu.Lock()

@@ -92,7 +92,7 @@ func masterAndSuccessor(members []Member, pid int) (master, successor Member, er
 	case successor.Worker == master.Worker:
 		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is the master already", pid)
 	case !successor.follows():
-		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is no caught-up slave", pid)
+		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is not a slave that has caught up", pid)
 	}
 	return master, successor, nil
 }

@@ -126,7 +126,7 @@ func checkFlag(name, value string) error {
 	}
 	switch strings.ToLower(value) {
 	case "false", "0", "no", "off":
-		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is switched on by being there: leave it out", name)
+		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is on whatever its value is: leave it out", name)
 	default:
 		return nil
 	}

@@ -188,7 +188,7 @@ func (f *form) refuseSQL(_ *strictjson.Reader, key string) error {
 // name reads a value of key that must be a string.
 func name(r *strictjson.Reader, key string) (string, error) {
 	if r.Kind() != '"' {
-		return "", r.Wrong(key + " holds a string that is none")
+		return "", r.Wrong("a name in " + key + " is not a string")
 	}
 	return r.Text()
 }

@@ -48,7 +48,7 @@ func (s *Store) settle(ctx context.Context) error {
 // tables. The caller owns the connection.
 func (s *Store) adopt(ctx context.Context, b Bounds) (err error) {
 	if b.Head.Seq < s.bounds.Head.Seq {
-		return dbaas.Errorf(dbaas.CodeInternal, "the log ends at entry %d, but entry %d was stored in it: bring back the log that has it", b.Head.Seq, s.bounds.Head.Seq)
+		return dbaas.Errorf(dbaas.CodeInternal, "the log ends at entry %d, but entry %d was stored in it: use the log that has this entry", b.Head.Seq, s.bounds.Head.Seq)
 	}
 	s.mu.Lock()
 	s.index.forgetUpTo(b.Trimmed)

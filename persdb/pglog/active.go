@@ -129,7 +129,7 @@ func (l *Log) enter(s *session, free, take bool) (bool, error) {
 		s.fence = a.value
 		return true, nil
 	case !a.guarded || a.owner == l.owner:
-		return false, dbaas.Errorf(dbaas.CodeUnavailable, "the settings of the server have changed meanwhile")
+		return false, dbaas.Errorf(dbaas.CodeUnavailable, "the settings of the server have changed in the meantime")
 	}
 	return false, l.checkCluster(&a.logView)
 }
@@ -165,7 +165,7 @@ func (l *Log) lose(ctx context.Context) {
 	if l.session != nil {
 		l.session.fence = 0
 	}
-	l.cfg.Log.WarnContext(ctx, "another persdb has taken the log over, this one is not active any more")
+	l.cfg.Log.WarnContext(ctx, "another persdb has taken over the log: this persdb is no longer active")
 }
 
 // leave removes the owner, so that the next process that opens the log becomes active. Nothing depends on its success.

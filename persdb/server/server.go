@@ -115,11 +115,11 @@ var errSlow = errors.New("the answer was read too slowly")
 func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
 	epoch, err := strconv.ParseUint(r.Header.Get(client.HeaderEpoch), 10, 64)
 	if err != nil {
-		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is no epoch", client.HeaderEpoch)
+		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is not an epoch", client.HeaderEpoch)
 	}
 	by := dbaas.Leadership{Epoch: dbaas.Epoch(epoch)}
 	if by.Cluster.UnmarshalText([]byte(r.Header.Get(client.HeaderCluster))) != nil {
-		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is no cluster id", client.HeaderCluster)
+		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is not a cluster id", client.HeaderCluster)
 	}
 	done, err := s.commits.take(r.Context(), r.ContentLength)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
 	}
 	in, err := wire.DecodeWriteRequest(body, time.Now())
 	if err != nil {
-		return dbaas.WrapError(dbaas.CodeInvalid, "the body is no write request", err)
+		return dbaas.WrapError(dbaas.CodeInvalid, "the body is not a write request", err)
 	}
 	out, err := s.store.Commit(r.Context(), by, in.Operations)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
 func (s *server) changes(w http.ResponseWriter, r *http.Request) error {
 	size, err := strconv.ParseUint(r.FormValue("size"), 10, 31)
 	if err != nil {
-		return dbaas.Errorf(dbaas.CodeInvalid, "parameter size is no number of bytes")
+		return dbaas.Errorf(dbaas.CodeInvalid, "parameter size is not a number of bytes")
 	}
 	return s.entries(w, r, func(ctx context.Context, after dbaas.Seq) (dbaas.Page, error) {
 		return s.store.Changes(ctx, after, 0, int(size))
@@ -160,12 +160,12 @@ func (s *server) changes(w http.ResponseWriter, r *http.Request) error {
 func (s *server) entries(w http.ResponseWriter, r *http.Request, read func(ctx context.Context, after dbaas.Seq) (dbaas.Page, error)) error {
 	after, err := strconv.ParseUint(r.FormValue("after"), 10, 63)
 	if err != nil {
-		return dbaas.Errorf(dbaas.CodeInvalid, "parameter after is no position")
+		return dbaas.Errorf(dbaas.CodeInvalid, "parameter after is not a position")
 	}
 	wait := int64(0)
 	if text := r.FormValue("wait"); text != "" {
 		if wait, err = strconv.ParseInt(text, 10, 32); err != nil || wait < 0 {
-			return dbaas.Errorf(dbaas.CodeInvalid, "parameter wait is no number of milliseconds")
+			return dbaas.Errorf(dbaas.CodeInvalid, "parameter wait is not a number of milliseconds")
 		}
 	}
 	size, err := s.store.Await(r.Context(), dbaas.Seq(after), min(time.Duration(wait)*time.Millisecond, maxWait))
@@ -194,7 +194,7 @@ func (s *server) entries(w http.ResponseWriter, r *http.Request, read func(ctx c
 func (s *server) operation(w http.ResponseWriter, r *http.Request) error {
 	id, err := dbaas.ParseOpID(r.PathValue("id"))
 	if err != nil {
-		return dbaas.WrapError(dbaas.CodeInvalid, "the operation's id is no UUID", err)
+		return dbaas.WrapError(dbaas.CodeInvalid, "the operation's id is not a UUID", err)
 	}
 	result, err := s.store.Lookup(r.Context(), id)
 	if err != nil {

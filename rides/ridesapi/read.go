@@ -61,7 +61,7 @@ func route(query string) (source, destination rides.Area, err error) {
 	}
 	for name, area := range map[string]*rides.Area{"source": &source, "destination": &destination} {
 		if len(values[name]) != 1 {
-			return 0, 0, dbaas.Errorf(dbaas.CodeInvalid, "%s is not there exactly once", name)
+			return 0, 0, dbaas.Errorf(dbaas.CodeInvalid, "%s must be given exactly once", name)
 		}
 		if *area, err = rides.ParseArea(values[name][0]); err != nil {
 			return 0, 0, err
