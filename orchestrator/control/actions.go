@@ -43,6 +43,9 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 		l.leave(ctx, a, func(ctx context.Context) error { return l.cfg.Launcher.Remove(ctx, a.Worker) })
 		return nil
 	case ActionDemote:
+		if err := l.reachStore(ctx, l.cfg.Now()); err != nil {
+			return err
+		}
 		return l.demote(ctx, a)
 	case ActionPromote:
 		epoch, err := l.claim(ctx)
@@ -59,12 +62,15 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 }
 
 func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
-	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	claimCtx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	epoch, err := l.cfg.Store.Claim(ctx)
+	began := l.cfg.Now()
+	epoch, err := l.cfg.Store.Claim(claimCtx)
 	if err != nil {
+		_ = l.reachStore(ctx, began) // is persdb lost, or did only the claim fail?
 		return 0, fmt.Errorf("claim an epoch: %w", err)
 	}
+	l.storeLost = time.Time{}
 	failpoint.Hit(failpoint.ControlAfterClaim)
 	return epoch, nil
 }

@@ -22,6 +22,8 @@ import (
 
 // Store is what the loop needs from persdb.
 type Store interface {
+	// Head returns persdb's head. The loop only wants to know whether persdb answers.
+	Head(ctx context.Context) (dbaas.Head, error)
 	// Claim returns the next epoch. From then on persdb refuses every older epoch.
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 }
@@ -132,7 +134,10 @@ type Loop struct {
 	wake wait.Token
 	jobs sync.WaitGroup
 
-	opening chan opened // gets the session that is being opened; nil if none is. Only Run's goroutine uses this field.
+	// Only Run's goroutine uses these fields.
+	opening   chan opened // gets the session that is being opened; nil if none is
+	leadsFrom time.Time   // when the present term as leader began
+	storeLost time.Time   // since when persdb has not answered this leader; zero if it answered the last time
 
 	mu           sync.Mutex // guards the fields below
 	session      coord.Session
@@ -179,9 +184,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.jobs.Wait()
 	l.jobs.Go(func() { l.every(ctx, l.cfg.HungAfter/hungTicks, l.tickPulses) })
 	l.jobs.Go(func() { l.every(ctx, askHostsEvery, l.askHosts) })
-	if l.cfg.LeaderAnswers != nil {
-		l.jobs.Go(func() { l.watchLeader(ctx) })
-	}
+	l.jobs.Go(func() { l.watchLeader(ctx) })
 	for ctx.Err() == nil {
 		again := l.pass(ctx)
 		if !again {
@@ -258,6 +261,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	for _, a := range actions {
 		if err := l.do(ctx, a); err != nil {
 			l.cfg.Log.WarnContext(ctx, "action not done", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
+			l.offerLead(ctx, session)
 			return false
 		}
 	}

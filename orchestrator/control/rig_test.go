@@ -30,6 +30,12 @@ type epochs struct {
 	last dbaas.Epoch
 }
 
+func (e *epochs) Head(context.Context) (dbaas.Head, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return dbaas.Head{Epoch: e.last}, nil
+}
+
 func (e *epochs) Claim(context.Context) (dbaas.Epoch, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,7 +202,10 @@ func (s *rig) orchestrateOn(coordinator coord.Coordinator, slaves int) (*control
 
 // orchestrateWith is orchestrate with settings.
 func (s *rig) orchestrateWith(cfg control.Config) (*control.Loop, func()) {
-	cfg.Log, cfg.Launcher, cfg.Store, cfg.Name, cfg.StartsPerMinute = s.log, s.launcher, s.store, "o", startsPerMinute
+	cfg.Log, cfg.Launcher, cfg.Name, cfg.StartsPerMinute = s.log, s.launcher, "o", startsPerMinute
+	if cfg.Store == nil {
+		cfg.Store = s.store
+	}
 	cfg.Workers = &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}
 	cfg.BusUp, cfg.WritesAnswered = func() bool { return !s.busLost.Load() }, s.writes.Load
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }

@@ -116,6 +116,9 @@ func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 		l.cfg.Log.InfoContext(ctx, "control loop leadership changed", "leading", now)
 	}
 	l.mu.Lock()
+	if now && (!was || l.leadsIn != session) {
+		l.leadsFrom = l.cfg.Now()
+	}
 	l.leading, l.leadsIn = now, session
 	l.mu.Unlock()
 	return now

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ type leaderWatch struct {
 }
 
 // watchLeader asks the leader for signs of life until ctx ends, while this orchestrator is a standby. It ends the term of
-// a leader that is silent for too long, without waiting for the end of its session.
+// a leader that is silent for too long, without waiting for the end of its session, or that offers the lead.
 func (l *Loop) watchLeader(ctx context.Context) {
 	w := leaderWatch{patience: leaderPatience}
 	for wait.For(ctx, askLeaderEvery) {
@@ -54,16 +55,24 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 	callCtx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	leader, err := session.Leader(callCtx)
 	cancel()
-	if err != nil || !strings.Contains(leader.Name, "://") {
+	if err != nil {
+		return
+	}
+	name, offers := strings.CutPrefix(leader.Name, offered)
+	if offers && l.askStore(ctx) == nil {
+		l.takeOver(ctx, session, leader, errOffered)
+		return
+	}
+	if l.cfg.LeaderAnswers == nil || !strings.Contains(name, "://") {
 		return
 	}
 	interrupted := began.Sub(w.asked) > 2*(askLeaderEvery+leaderTimeout)
 	if leader != w.term || interrupted {
 		w.term, w.heard = leader, began
 	}
-	if err = errOwnURL; leader.Name != l.cfg.Advertise {
+	if err = errOwnURL; name != l.cfg.Advertise {
 		callCtx, cancel = context.WithTimeout(ctx, leaderTimeout)
-		err = l.cfg.LeaderAnswers(callCtx, leader.Name)
+		err = l.cfg.LeaderAnswers(callCtx, name)
 		cancel()
 	}
 	now := l.cfg.Now()
@@ -75,24 +84,27 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 	case err == nil:
 		w.heard, w.patience = began, leaderPatience
 	case now.Sub(w.heard) >= w.patience:
-		l.takeOver(ctx, session, w, err)
+		silent := fmt.Errorf("it was silent for %v: %w", now.Sub(w.heard), err)
+		if l.takeOver(ctx, session, w.term, silent) {
+			*w = leaderWatch{patience: min(2*w.patience, lastPatience)}
+		}
 	}
 }
 
 // takeOver ends the leader's term and begins this orchestrator's own. The next pass leads.
-func (l *Loop) takeOver(ctx context.Context, session coord.Session, w *leaderWatch, why error) {
+func (l *Loop) takeOver(ctx context.Context, session coord.Session, leader coord.Leader, why error) bool {
 	callCtx, cancel := context.WithTimeout(ctx, l.cfg.step())
 	defer cancel()
-	log := l.cfg.Log.With(logkey.Addr, w.term.Name, logkey.Took, l.cfg.Now().Sub(w.heard), logkey.Reason, why)
-	leads, err := session.TakeOver(callCtx, w.term, l.leadsAs())
+	log := l.cfg.Log.With(logkey.Addr, leader.Name, logkey.Reason, why)
+	leads, err := session.TakeOver(callCtx, leader, l.leadsAs())
 	switch {
 	case err != nil:
-		log.WarnContext(ctx, "lead not taken over from a silent leader", logkey.Error, err)
+		log.WarnContext(ctx, "lead not taken over", logkey.Error, err)
 	case leads:
-		log.WarnContext(ctx, "lead taken over from a silent leader")
-		*w = leaderWatch{patience: min(2*w.patience, lastPatience)}
+		log.WarnContext(ctx, "lead taken over from another orchestrator")
 		l.Wake()
 	}
+	return leads
 }
 
 // leadsAs returns the name under which this orchestrator leads: its URL, if it has one.

@@ -140,6 +140,11 @@ func testTakeOver(s *suite) {
 	s.takeOver(b, first, false)
 	s.takeOver(b, second, false)
 	s.wantLead(a, true)
+	third := s.leader(a)
+	s.takeOver(a, third, true) // its own term
+	s.wantLead(a, true)
+	s.wantLead(b, false)
+	s.takeOver(b, third, false)
 	if err := a.Close(); err != nil {
 		s.Fatalf("close: got %v, want nil", err)
 	}
