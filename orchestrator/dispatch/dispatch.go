@@ -155,6 +155,7 @@ func New(cfg Config) *Dispatcher {
 		close(d.heads.known)
 	} else {
 		d.following.Go(func() { d.heads.follow(ctx) })
+		d.following.Go(func() { d.followMaster(ctx) })
 	}
 	return d
 }

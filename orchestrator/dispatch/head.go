@@ -19,6 +19,9 @@ const (
 	headPeriod = time.Second
 	// headRetry is the pause between two attempts to get the first head from persdb.
 	headRetry = 100 * time.Millisecond
+	// masterPeriod is how often the master is asked for the position while persdb does not answer this orchestrator. persdb keeps
+	// each log entry for a minute at least, so a position of the last minute is not too old for a write.
+	masterPeriod = 10 * time.Second
 	// aheadOfHead is how far above persdb's head the position that a read waits for may be. A client that waits for the
 	// next write asks for head+1, and other clients write at the same time.
 	aheadOfHead = 16
@@ -38,6 +41,8 @@ type heads struct {
 
 	seen  atomic.Uint64 // the highest position of an acknowledged write
 	known chan struct{} // closed once persdb's head was seen
+	// answered is whether persdb has answered since followMaster last looked.
+	answered atomic.Bool
 	// cluster is persdb's cluster id as last seen; nil before the first answer. changed reports whether the id has ever
 	// changed; only the goroutine of look uses it.
 	cluster atomic.Pointer[dbaas.ClusterID]
@@ -84,6 +89,7 @@ func (h *heads) met(head dbaas.Head, before uint64) {
 	// After seen: a reader that loads cluster, then seen, gets a position of that cluster or of a newer one.
 	h.cluster.Store(&head.Cluster)
 	h.saw(head.Seq)
+	h.answered.Store(true)
 }
 
 // follow asks persdb for its head every half a headPeriod, or as soon as persdb has answered if that takes longer, until ctx ends.
@@ -101,6 +107,21 @@ func (h *heads) follow(ctx context.Context) {
 		}
 		if !wait.For(ctx, every-time.Since(began)) {
 			return
+		}
+	}
+}
+
+// followMaster asks the master for its position, with a linearizable read, while persdb does not answer this orchestrator.
+// Otherwise, while others write, the known position could become too old for the writes of this orchestrator. If the master does not
+// answer either, nobody writes.
+func (d *Dispatcher) followMaster(ctx context.Context) {
+	for wait.For(ctx, masterPeriod) {
+		if d.heads.answered.Swap(false) || !wait.Closed(d.heads.known) {
+			continue
+		}
+		r, err := d.Read(ctx, dbaas.Read{Linearizable: true, Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: "SELECT 1"}}})
+		if err == nil {
+			d.SawSeq(r.Seq)
 		}
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
 	"rideshare/internal/wait"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -282,6 +284,41 @@ func TestDispatcher_Read_HeldMessagesDoNotCount(t *testing.T) {
 		(<-messages).all()
 		if a := <-answers; a.name != "other" || a.err != nil {
 			t.Errorf("got %+v, want the other read's answer", a)
+		}
+	})
+}
+
+// While persdb does not answer this orchestrator, others may write, and persdb forgets what is older than a minute. So the
+// master is asked for the position, and a write carries a position that is not too old. Otherwise the master is not asked.
+func TestDispatcher_Write_PersdbLostHereAlone_PositionOfTheMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		db := &database{}
+		db.seq.Store(7)
+		d := newDispatcher(t, dispatch.Config{Caller: call, Head: db.Head})
+		<-time.After(time.Minute)
+		if len(messages) != 0 {
+			t.Fatalf("persdb answers: got %d messages, want none", len(messages))
+		}
+		db.seq.Store(0) // persdb is away
+		for seq := dbaas.Seq(100); seq < 103; seq++ {
+			var m *message
+			select {
+			case m = <-messages:
+			case <-time.After(30 * time.Second):
+			}
+			if m == nil || m.queue != mq.LinearQ {
+				t.Fatalf("got %+v, want a linearizable read within half a minute", m)
+			}
+			m.send(wire.ReadReply{Last: true, Answers: []wire.ReadAnswer{{Result: dbaas.ReadResult{Seq: seq}}}}.Encode())
+			synctest.Wait()
+			done := write(t.Context(), d, operation(byte(seq)))
+			m = <-messages
+			if m.ops[0].SeenSeq != seq {
+				t.Errorf("a write goes out at %d, want %d", m.ops[0].SeenSeq, seq)
+			}
+			m.commit(seq)
+			<-done
 		}
 	})
 }
