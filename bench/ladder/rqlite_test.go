@@ -21,7 +21,7 @@ func standIn(t *testing.T, script string) (program, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	program = filepath.Join(dir, "rqlited")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // a program.
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return program, dir
