@@ -109,6 +109,7 @@ func TestCluster(t *testing.T) {
 		{"FullWriteQ_IsUnknown_FullReadQIsRefused", testFullInCluster},
 		{"Conformance", testClusterConformance},
 		{"NodeKilled_WritesAndReadsGoOn", testNodeKilled},
+		{"NodeBack_ConnectionsReturn", testNodeBack},
 		{"NodePaused_AnswersComeAgain", testNodePaused},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(t, nodes) })

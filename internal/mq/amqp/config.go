@@ -24,6 +24,9 @@ const (
 	DefaultConfirmTimeout = 3 * time.Second
 	// DefaultClusterConfirmTimeout is that of a cluster: then the message goes through another node.
 	DefaultClusterConfirmTimeout = time.Second
+	// DefaultHomeAfter is longer than a cluster takes to settle when a node has returned, and short enough that the next loss of
+	// another node finds the connections where they belong.
+	DefaultHomeAfter = 30 * time.Second
 	// DefaultMaxReady limits a work queue. Messages are batches: the workers could not finish this many before any
 	// deadline.
 	DefaultMaxReady = 10_000
@@ -81,6 +84,9 @@ type Config struct {
 	// Heartbeat is in whole seconds; see DefaultHeartbeat.
 	Heartbeat      time.Duration
 	ConfirmTimeout time.Duration
+	// HomeAfter is how long the first node of a cluster must have been usable before a connection at another node returns to it.
+	// Up to a third is added at random.
+	HomeAfter time.Duration
 	// MaxReady is how many messages may wait in a work queue. The broker refuses more, though it may overshoot by a
 	// few. Unacknowledged messages do not count. A queue keeps the limit it was created with: a new limit needs a new
 	// prefix.
@@ -128,7 +134,7 @@ func (c Config) withDefaults() (Config, error) {
 	} else {
 		c.nodes = shuffled(nodes)
 	}
-	if c.MaxReady < 0 || c.MaxBytes < 0 || c.SyncBuffer < 0 || c.ConfirmTimeout < 0 {
+	if c.MaxReady < 0 || c.MaxBytes < 0 || c.SyncBuffer < 0 || c.ConfirmTimeout < 0 || c.HomeAfter < 0 {
 		errs = append(errs, errors.New("a limit is negative"))
 	}
 	longest := 0
@@ -155,6 +161,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, DefaultClusterConfirmTimeout)
 	}
 	c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, DefaultConfirmTimeout)
+	c.HomeAfter = cmp.Or(c.HomeAfter, DefaultHomeAfter)
 	c.MaxReady = cmp.Or(c.MaxReady, DefaultMaxReady)
 	c.MaxBytes = cmp.Or(c.MaxBytes, mq.DefaultMaxBytes)
 	c.SyncBuffer = cmp.Or(c.SyncBuffer, DefaultSyncBuffer)

@@ -30,7 +30,7 @@ const (
 )
 
 // lives calls the function one with each session of a link, and again on the same session if its queue was lost, until ctx ends or
-// the connection is closed. The function calls alive once it is set up.
+// the connection is closed. The function returns errMoved once the link has left its session. The function calls alive once it is set up.
 func (c *Conn) lives(ctx context.Context, from *link[*session], what string, one func(s *session, alive func()) error) error {
 	newStreak := func() streak { return newStreak(min(from.round, 1)) }
 	bad := newStreak()
@@ -51,7 +51,7 @@ func (c *Conn) lives(ctx context.Context, from *link[*session], what string, one
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if last = nil; s.conn.IsClosed() {
+		if last = nil; s.conn.IsClosed() || errors.Is(err, errMoved) {
 			last = s // the link logs the loss, and waits before the next session
 			continue
 		}
@@ -195,6 +195,9 @@ func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 		case <-ctx.Done():
 			k.conn.aside(func() { k.retire(nil) })
 			return ctx.Err()
+		case <-k.session.leaving:
+			k.conn.aside(func() { k.retire(nil) })
+			return errMoved
 		case <-tick:
 			if quiet++; quiet > idleTicks && !k.holds() {
 				k.conn.aside(func() { k.session.closeChannel(k.ch) })

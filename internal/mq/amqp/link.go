@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type life interface {
 	over() <-chan struct{}
 	reason() error
 	close()
+	// leave is close after a moment for what is in flight, once the link has another life.
+	leave(ctx context.Context)
 }
 
 // lives are compared by identity.
@@ -41,6 +44,8 @@ type link[L lives] struct {
 	make   func(ctx context.Context, at node) (L, error)
 	giveUp func(error) // called once it is certain that make can never succeed
 
+	homeAfter time.Duration // see Config.HomeAfter
+
 	mu      sync.Mutex // guards the fields below
 	current L
 	at      node // of current
@@ -54,7 +59,7 @@ type link[L lives] struct {
 
 // newLink returns a link to the broker, in a cluster to one node after the other.
 func newLink[L lives](name string, config Config, dial func(ctx context.Context, at node) (L, error)) *link[L] {
-	l := &link[L]{name: name, nodes: config.nodes, log: config.Log, make: dial, giveUp: config.GiveUp, silent: config.silent}
+	l := &link[L]{name: name, nodes: config.nodes, log: config.Log, make: dial, giveUp: config.GiveUp, silent: config.silent, homeAfter: config.HomeAfter}
 	if config.cluster() {
 		l.round = len(config.nodes)
 	}
@@ -62,23 +67,30 @@ func newLink[L lives](name string, config Config, dial func(ctx context.Context,
 }
 
 // run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time. After a loss
-// it goes to the next node at once, and stays there when the node before is back: a node that came back may be lost
-// again, and each move costs the replies under way.
+// it goes to the next node at once, and returns to the first node once that has been usable for HomeAfter: a node that
+// came back may be lost again. See home.
 func (l *link[L]) run(ctx context.Context) {
+	var left sync.WaitGroup // lives that end because the link has another one
+	defer left.Wait()
 	defer l.close()
 	bad, chance := newStreak(l.round), hope{}
 	for turn := 0; ctx.Err() == nil; turn++ {
 		turn = l.silent.next(l.nodes, turn)
 		at := l.nodes[turn%len(l.nodes)]
-		begun := time.Now()
-		one, err := l.make(ctx, at)
-		l.silent.heard(at, err != nil && time.Since(begun) >= connectTimeout)
+		one, err := l.try(ctx, at)
 		if lost := chance.after(err); lost != nil && ctx.Err() == nil {
 			l.giveUp(fmt.Errorf("broker %s: %w", at.address, lost))
 		}
 		if err == nil {
 			l.set(func() { l.current, l.at, l.up, l.err = one, at, true, nil })
 			l.log.InfoContext(ctx, "bus connected", logkey.Connection, l.name, logkey.Addr, at.address, logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
+			if own, found := l.home(ctx, one, at); found {
+				turn, at = 0, l.nodes[0]
+				before := one
+				l.moved(before, own)
+				left.Go(func() { before.leave(ctx) })
+				one = own
+			}
 			err = bad.keep(ctx, one)
 			l.silent.heard(at, errors.Is(err, errSilent))
 		}
@@ -97,6 +109,27 @@ func (l *link[L]) run(ctx context.Context) {
 		}
 		bad.pause(ctx)
 	}
+}
+
+// try makes a life at a node, and stores whether the node was silent.
+func (l *link[L]) try(ctx context.Context, at node) (L, error) {
+	begun := time.Now()
+	one, err := l.make(ctx, at)
+	l.silent.heard(at, err != nil && time.Since(begun) >= connectTimeout)
+	return one, err
+}
+
+// moved replaces the present life by one at the first node. Only if the present life has ended by itself is it a loss.
+func (l *link[L]) moved(present, own L) {
+	at, reason := l.nodes[0], present.reason()
+	l.set(func() {
+		l.current, l.at = own, at
+		if reason != nil {
+			l.lost++
+			l.lostAt = time.Now()
+		}
+	})
+	l.log.Info("bus back at the first node", logkey.Connection, l.name, logkey.Addr, at.address, logkey.Reason, cmp.Or(reason, errMoved))
 }
 
 func (l *link[L]) set(change func()) {
@@ -166,7 +199,7 @@ func (l *link[L]) next(ctx context.Context, last L, ended <-chan struct{}) (L, e
 	}
 }
 
-// losses calls lost with each life that has ended, until ctx ends or the link is closed.
+// losses calls lost with each life that has ended, unless its node was well, until ctx ends or the link is closed.
 func (l *link[L]) losses(ctx context.Context, lost func(L)) {
 	var last L
 	for {
@@ -176,7 +209,9 @@ func (l *link[L]) losses(ctx context.Context, lost func(L)) {
 		}
 		select {
 		case <-one.over():
-			lost(one)
+			if reason := one.reason(); !errors.Is(reason, errRefuses) && !errors.Is(reason, errMoved) {
+				lost(one)
+			}
 		case <-ctx.Done():
 			return
 		}

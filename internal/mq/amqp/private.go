@@ -3,7 +3,6 @@ package amqp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,6 +23,7 @@ type private struct {
 	exchange   string // that it is bound to; empty if to none
 	ch         *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
+	leaving    <-chan struct{} // of its session
 }
 
 // openPrivate creates a private queue, bound to an exchange unless that is empty.
@@ -49,7 +49,7 @@ func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*privat
 	if err != nil {
 		return nil, fmt.Errorf("consume %s: %w", name, err)
 	}
-	return &private{name: name, exchange: exchange, ch: ch, deliveries: deliveries}, nil
+	return &private{name: name, exchange: exchange, ch: ch, deliveries: deliveries, leaving: s.leaving}, nil
 }
 
 // bindAgain is the time between two bindings of a private queue to its exchange.
@@ -69,6 +69,8 @@ func (q *private) serve(ctx context.Context, again bool, handle func(d *amqp091.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-q.leaving:
+			return errMoved
 		case <-bind:
 			// Without waiting for the answer, which would hold up deliveries. If the exchange is missing, the broker closes the channel.
 			if err := q.ch.QueueBind(q.name, "", q.exchange, true, nil); err != nil {
@@ -119,11 +121,7 @@ func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func
 	defer losses.Wait()
 	for _, by := range []*link[*publisher]{c.publishing, c.bulk} {
 		losses.Go(func() {
-			by.losses(ctx, func(p *publisher) {
-				if !errors.Is(p.reason(), errRefuses) { // then the node is well
-					named.again(slices.Index(c.config.nodes, p.at))
-				}
-			})
+			by.losses(ctx, func(p *publisher) { named.again(slices.Index(c.config.nodes, p.at)) })
 		})
 	}
 	var turn sync.Mutex

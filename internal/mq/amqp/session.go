@@ -23,6 +23,8 @@ type session struct {
 	at   node
 	done chan struct{} // closed when the connection has ended
 
+	leaving chan struct{} // closed by leave
+
 	heard atomic.Int64 // when the last bytes came, in Unix nanoseconds; kept in a cluster
 
 	blocked      atomic.Bool   // the broker accepts no publishes (alarm)
@@ -78,7 +80,7 @@ func (c Config) connect(ctx context.Context, network, addr string) (raw net.Conn
 func dialSession(ctx context.Context, c Config, at node, name string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s := &session{at: at, done: make(chan struct{}), firstBlocked: make(chan struct{})}
+	s := &session{at: at, done: make(chan struct{}), leaving: make(chan struct{}), firstBlocked: make(chan struct{})}
 	properties := amqp091.NewConnectionProperties()
 	properties.SetClientConnectionName(name)
 	stop, release := func() bool { return true }, func() {}
