@@ -2,12 +2,14 @@ package amqp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/mq/amqp"
 	"rideshare/internal/testkit/mqtest"
 	"rideshare/internal/testkit/testenv"
 )
@@ -48,37 +50,49 @@ func (d *deliveries) copies() (n int) {
 	return n
 }
 
-// A part whose node is stopped works through another one. Some time after its node is back, its connections are there
-// again. Meanwhile it publishes and consumes writes, and calls: no publish fails, no write is lost, none comes twice unless its
-// publisher repeated it, and each call has its answer. The consumer has settled what it holds before its connection ends.
+// allAt returns nil if all connections of a part for more than reads and replies are at one of the nodes.
+func allAt(c mq.Conn, nodes ...*testenv.Service) error {
+	for _, connection := range []string{"publisher", "writer", "bulk", "consumer"} {
+		if err := at(c, connection, nodes...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// displaced returns a part whose connections are at other nodes, because its own one was killed and is back.
+func (b *bus) displaced(t *testing.T) *amqp.Conn {
+	t.Helper()
+	config, n := b.memberConfig("victim", 0)
+	config.HomeAfter = 5 * time.Second
+	c := b.open(t, config, n)
+	t.Cleanup(func() { _ = c.Close() })
+	wholly(t, c)
+	b.nodes[0].Kill(t)
+	testenv.Eventually(t, patience, func() error { return allAt(c, b.nodes[1:]...) })
+	b.nodes[0].Start(t)
+	testenv.Eventually(t, patience, func() error { // the start itself may cost an election
+		return c.Publish(t.Context(), mq.WriteQ, mq.Message{ID: "started", Persistent: true})
+	})
+	return c
+}
+
+// The connections of a part return to its node some time after that is back. Meanwhile the part publishes and consumes writes, and
+// calls: no publish fails, no write is lost, none comes twice unless its publisher repeated it, and each call has its answer. The consumer
+// has settled what it holds before its connection ends.
 func testNodeBack(t *testing.T, nodes []*testenv.Service) {
 	t.Helper()
 	b := clusterBus(t, nodes, mqtest.Limits{})
 	b.admins = 1
-	config, n := b.memberConfig("victim", 0)
-	config.HomeAfter = 3 * time.Second
-	victim := b.open(t, config, n)
-	t.Cleanup(func() { _ = victim.Close() })
-	wholly(t, victim)
-	links := []string{"publisher", "writer", "bulk", "consumer"}
-	nodes[0].Kill(t)
-	for _, link := range links {
-		testenv.Eventually(t, patience, func() error { return at(victim, link, nodes[1], nodes[2]) })
-	}
+	worker := b.joined(t, "worker", 1)
+	running(t, func(ctx context.Context) error { return answering(ctx, worker, mq.ReadQ) })
+	victim := b.displaced(t)
 	got := &deliveries{seen: map[string]int{}}
 	running(t, func(ctx context.Context) error {
 		return victim.Consume(ctx, mq.ConsumeConfig{Queue: mq.WriteQ, Prefetch: 100}, got.take)
 	})
-	worker := b.joined(t, "worker", 1)
-	running(t, func(ctx context.Context) error { return answering(ctx, worker, mq.ReadQ) })
 	call := caller(t, victim)
-	testenv.Eventually(t, patience, func() error { return call(mq.ReadQ) })
-	testenv.Eventually(t, patience, victim.Ready)
-	nodes[0].Start(t)
-	testenv.Eventually(t, patience, func() error { // the start itself may cost an election
-		return victim.Publish(t.Context(), mq.WriteQ, mq.Message{ID: "started", Persistent: true})
-	})
-	lost, ids, repeated := victim.State().Lost, []string{}, 0
+	lost, ids, repeated, arrived := victim.State().Lost, []string{}, 0, time.Time{}
 	testenv.Eventually(t, patience, func() error {
 		for range 20 {
 			id := fmt.Sprintf("w%d", len(ids))
@@ -91,10 +105,14 @@ func testNodeBack(t *testing.T, nodes []*testenv.Service) {
 		if err := call(mq.ReadQ); err != nil {
 			t.Errorf("call: got %v, want nil", err)
 		}
-		for _, link := range links {
-			if err := at(victim, link, nodes[0]); err != nil {
-				return err
-			}
+		if err := allAt(victim, nodes[0]); err != nil {
+			return err
+		}
+		if arrived.IsZero() {
+			arrived = time.Now()
+		}
+		if time.Since(arrived) < 2*time.Second {
+			return errors.New("the connections before may not have ended")
 		}
 		return nil
 	})

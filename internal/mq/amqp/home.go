@@ -40,8 +40,8 @@ func (l *link[L]) home(ctx context.Context, present L, at node) (own L, found bo
 		if l.silent.next(l.nodes, 0) != 0 {
 			continue
 		}
-		own, err := l.try(away, first)
-		if err != nil {
+		var err error
+		if own, err = l.try(away, first); err != nil {
 			continue
 		}
 		// The jitter keeps the parts that lost the node together from returning together.

@@ -150,6 +150,9 @@ func TestLink_OwnNodeLostAgain_WaitsAgain(t *testing.T) {
 		own.end(errSilent)
 		time.Sleep(DefaultHomeAfter)
 		h.wants(t, 1)
+		if err := h.lives[0].reason(); err != nil {
+			t.Errorf("the connection to the other node has ended: %v", err)
+		}
 		time.Sleep(2 * DefaultHomeAfter)
 		h.wants(t, 0)
 	})
