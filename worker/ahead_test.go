@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,23 +54,99 @@ func TestWorker_Diverged_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
 				}
 				return nil
 			})
-			registered := func(rebuilding, away bool) {
-				t.Helper()
-				testenv.Eventually(t, limit, func() error {
-					if m, err := c.member(2); err != nil || m.Rebuilding != rebuilding || m.NoReplica != away {
-						return fmt.Errorf("got member %+v, %w, want rebuilding: %t, no replica: %t", m, err, rebuilding, away)
-					}
-					return nil
-				})
-			}
-			registered(true, others)
+			c.replicaRegistered(2, true, others)
 			if got := c.mustRead(mq.ReadQ, query(countSQL, seq))[0]; string(got.Body) != `[{"c":1,"m":1}]` {
 				t.Errorf("got %s, want the one row", got.Body)
 			}
 			store.closed.Store(false)
 			s.applied(seq + 1)
 			s.ready(dbaas.RoleSlave)
-			registered(false, false)
+			c.replicaRegistered(2, false, false)
 		})
 	}
+}
+
+// replicaRegistered waits until the registration of pid says that the replica is being rebuilt, and that it cannot be read.
+func (c *cluster) replicaRegistered(pid int, rebuilding, away bool) {
+	c.t.Helper()
+	testenv.Eventually(c.t, limit, func() error {
+		if m, err := c.member(pid); err != nil || m.Rebuilding != rebuilding || m.NoReplica != away {
+			return fmt.Errorf("got member %+v, %w, want rebuilding: %t, no replica: %t", m, err, rebuilding, away)
+		}
+		return nil
+	})
+}
+
+// withoutLog is a persdb that returns neither head nor log while closed.
+type withoutLog struct {
+	*workertest.Store
+
+	closed atomic.Bool
+}
+
+func (s *withoutLog) Head(ctx context.Context) (dbaas.Head, error) {
+	if s.closed.Load() {
+		return dbaas.Head{}, dbaas.ErrUnavailable
+	}
+	return s.Store.Head(ctx)
+}
+
+func (s *withoutLog) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	if s.closed.Load() {
+		return dbaas.Page{}, dbaas.ErrUnavailable
+	}
+	return s.Store.Log(ctx, after, wait)
+}
+
+// A slave that lacks an entry and cannot read it from persdb leaves the reads to the others. If no other worker is ahead, it
+// continues with what it has.
+func TestWorker_LogNotRead_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
+	for name, others := range map[string]bool{"Alone": false, "OthersAhead": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0)
+			store := &withoutLog{Store: c.store}
+			c.master(1, nil)
+			s := c.slave(2, func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 10*time.Millisecond })
+			if others {
+				c.slave(3, nil)
+			}
+			seq := c.mustWrite(1)
+			s.applied(seq)
+			store.closed.Store(true)
+			large := dbaas.Statement{SQL: "INSERT INTO n(i, v) VALUES(2, ?)", Args: []dbaas.Value{dbaas.Text(strings.Repeat("v", 2<<20))}}
+			if _, err := c.write(t.Context(), operation(large)); err != nil { // too large for syncQ
+				t.Fatal(err)
+			}
+			if others {
+				c.replicaRegistered(2, true, true)
+				if got := c.mustRead(mq.ReadQ, query(countSQL, seq+1))[0]; string(got.Body) != `[{"c":2,"m":2}]` {
+					t.Errorf("got %+v, want both rows", got)
+				}
+			} else {
+				s.compares(10)
+				if got := s.Status(); got.CatchingUp || !got.Ready || got.Applied != seq {
+					t.Errorf("got %+v, want it ready at %d", got, seq)
+				}
+				if got := c.mustRead(mq.ReadQ, query(countSQL, seq))[0]; string(got.Body) != `[{"c":1,"m":1}]` {
+					t.Errorf("got %+v, want the first row", got)
+				}
+			}
+			store.closed.Store(false)
+			s.applied(seq + 1)
+			s.ready(dbaas.RoleSlave)
+			c.replicaRegistered(2, false, false)
+		})
+	}
+}
+
+// compares waits until the worker has asked for persdb's head so many times more in vain.
+func (n *node) compares(times int64) {
+	n.t.Helper()
+	before := n.Status().Counters["head_errors"]
+	testenv.Eventually(n.t, limit, func() error {
+		if got := n.Status().Counters["head_errors"]; got < before+times {
+			return fmt.Errorf("%d comparisons, want %d", got-before, times)
+		}
+		return nil
+	})
 }

@@ -45,12 +45,14 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *wait.Backoff) erro
 			switch {
 			case err == nil:
 				pause.Reset()
+				r.unread.Store(false)
 				if failures := failing.End(); failures > 0 {
 					r.config.Log.InfoContext(ctx, "log read again", logkey.Count, failures)
 				}
 			case !isTransient(err):
 				return err
 			default:
+				r.unread.Store(true)
 				if failing.Fail() && ctx.Err() == nil {
 					r.config.Log.WarnContext(ctx, "log not read", logkey.Error, err)
 				}
@@ -190,6 +192,7 @@ func (r *Replica) page(ctx context.Context, after dbaas.Seq, quiet time.Duration
 func (r *Replica) watchHead(ctx context.Context) {
 	ticker := time.NewTicker(r.config.AntiEntropy)
 	defer ticker.Stop()
+	var still standstill
 	for {
 		select {
 		case <-ticker.C:
@@ -198,6 +201,7 @@ func (r *Replica) watchHead(ctx context.Context) {
 		}
 		r.compare(ctx)
 		r.dropOldIfBehind(ctx)
+		r.leaveReadsIfBehind(ctx, &still)
 	}
 }
 

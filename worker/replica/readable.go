@@ -157,6 +157,39 @@ func (r *Replica) dropOldIfBehind(ctx context.Context) {
 	}
 }
 
+// standstill counts for how many comparisons the position has been seq while the log could not be read.
+type standstill struct {
+	seq   dbaas.Seq
+	count int
+}
+
+// patience is how many comparisons a position that stands still must outlast: a broadcast that is late moves it.
+const patience = 3
+
+// leaveReadsIfBehind makes the replica unreadable once it can get no further, because it lacks an entry and cannot read the log, and
+// another worker has entries that it lacks: reads that need those entries go there. caughtUp makes it readable again.
+func (r *Replica) leaveReadsIfBehind(ctx context.Context, still *standstill) {
+	r.mu.Lock()
+	f, ready, seq := r.file, r.ready, r.head.Seq
+	r.mu.Unlock()
+	if !ready || !r.unread.Load() || seq != still.seq {
+		*still = standstill{seq: seq}
+		return
+	}
+	if still.count++; still.count < patience || r.config.Ahead == nil || !r.config.Ahead(ctx, seq) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != f || r.head.Seq != seq || !r.unread.Load() {
+		return
+	}
+	r.config.Log.WarnContext(ctx, "reads are left to others: the log cannot be read", logkey.Seq, seq)
+	r.ready = false
+	r.announce()
+	r.wake.Give()
+}
+
 // dropOld drops the old file, if there is one.
 func (r *Replica) dropOld() {
 	r.mu.Lock()

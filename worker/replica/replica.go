@@ -84,6 +84,7 @@ type Replica struct {
 
 	config   Config
 	progress atomic.Uint64   // see Progress
+	unread   atomic.Bool     // the last attempt to read the log failed
 	furthest int64           // most bytes received of a snapshot since the last one was installed; belongs to Run
 	wake     wait.Token      // Run has work to do
 	verify   chan struct{}   // holds a token while a comparison with persdb's hashes runs
