@@ -3,6 +3,7 @@ package worker_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/testenv"
@@ -28,6 +29,28 @@ func TestWorker_BusLost_IsRegistered(t *testing.T) {
 	registered(true)
 	bus.Heal()
 	registered(false)
+}
+
+// A master that has long had no answer of persdb records that in its registration, and removes it when persdb answers.
+func TestWorker_PersdbLost_IsRegistered(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 0)
+	c.master(1, func(w *worker.Config) { w.Replica.AntiEntropy = 10 * time.Millisecond })
+	registered := func(lost bool) {
+		t.Helper()
+		testenv.Eventually(t, limit, func() error {
+			if m, err := c.member(1); err != nil || m.PersdbLost != lost || m.Role != dbaas.RoleMaster {
+				return fmt.Errorf("got member %+v, %w, want a master, persdb lost: %t", m, err, lost)
+			}
+			return nil
+		})
+	}
+	registered(false)
+	c.store.SetDown(true)
+	registered(true)
+	c.store.SetDown(false)
+	registered(false)
+	c.mustWrite(1)
 }
 
 // A new worker that cannot reach the bus prepares its replica from persdb alone. It becomes a slave only once it has the bus: until

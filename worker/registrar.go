@@ -31,6 +31,7 @@ type registrar struct {
 	changed    wait.Signal     // notified when a field above changes
 	leaves     bool            // the worker is leaving
 	busLost    bool            // the worker has lost the bus
+	persdbLost bool            // the worker has lost persdb
 	noReplica  bool            // the worker has no usable replica
 	rebuilding bool            // the worker is fetching a new replica
 	silent     bool            // leave without unregistering
@@ -44,7 +45,7 @@ func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Leaving, m.BusLost, m.NoReplica, m.Rebuilding = r.leaves, r.busLost, r.noReplica, r.rebuilding
+	m.Leaving, m.BusLost, m.PersdbLost, m.NoReplica, m.Rebuilding = r.leaves, r.busLost, r.persdbLost, r.noReplica, r.rebuilding
 	r.want = m
 	r.changed.Notify()
 }
@@ -67,12 +68,13 @@ func (r *registrar) leaving() {
 	r.changed.Notify()
 }
 
-// bus records in the present and all later registrations whether the worker has lost the bus.
-func (r *registrar) bus(lost bool) {
+// cutOff records in the present and all later registrations whether the worker has lost the bus, and whether it has lost persdb.
+func (r *registrar) cutOff(bus, persdb bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.busLost != lost {
-		r.busLost, r.want.BusLost = lost, lost
+	if r.busLost != bus || r.persdbLost != persdb {
+		r.busLost, r.want.BusLost = bus, bus
+		r.persdbLost, r.want.PersdbLost = persdb, persdb
 		r.changed.Notify()
 	}
 }

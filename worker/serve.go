@@ -228,7 +228,7 @@ func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 		return nil, false
 	}
 	c := w.config.Writes
-	c.Store, c.Bus, c.Log, c.Stats = w.config.Store, w.config.Bus, w.config.Log, &w.writes
+	c.Store, c.Bus, c.Log, c.Stats = w.store, w.config.Bus, w.config.Log, &w.writes
 	c.Pulse = &w.pulse
 	c.Replica, c.Reads = w.replica, w.exec
 	c.Epoch = w.assigned.Epoch

@@ -93,6 +93,7 @@ const (
 // Worker is one run of a worker, from start to end. It is safe for concurrent use; Run must be called only once.
 type Worker struct {
 	config    Config
+	store     *watchedStore // Config.Store
 	replica   *replica.Replica
 	exec      *slave.Executor
 	registrar *registrar
@@ -125,9 +126,11 @@ func New(c Config) *Worker {
 	c.RegisterRetry = cmp.Or(c.RegisterRetry, defaultRegisterRetry)
 	c.RegisterRefresh = cmp.Or(c.RegisterRefresh, defaultRegisterRefresh)
 	c.Log = c.Log.With(logkey.Worker, c.ID)
-	c.Replica.Dir, c.Replica.Store, c.Replica.Log = c.Dir, c.Store, c.Log
+	store := &watchedStore{Store: c.Store}
+	c.Replica.Dir, c.Replica.Store, c.Replica.Log = c.Dir, store, c.Log
 	w := &Worker{
 		config:  c,
+		store:   store,
 		killed:  make(chan struct{}),
 		drain:   make(chan struct{}),
 		serving: map[dbaas.Role]bool{},
@@ -197,7 +200,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			return w.config.Bus.Subscribe(ctx, w.replica.Subscriber())
 		})
 	})
-	parts.Go(func() { w.watchBus(abortCtx) })
+	parts.Go(func() { w.watchCutOff(abortCtx) })
 	parts.Go(func() { w.watchReplica(abortCtx) })
 	registration.Go(func() { w.registrar.run(leaving) })
 
@@ -262,18 +265,18 @@ func (w *Worker) watch(ctx, abortCtx context.Context, stop context.CancelFunc, c
 	}
 }
 
-// busLook is how often watchBus checks the connection to the bus.
-const busLook = 500 * time.Millisecond
+// cutOffLook is how often watchCutOff checks the connections to the bus and persdb.
+const cutOffLook = 500 * time.Millisecond
 
-// watchBus records in the registration whether the worker has lost the bus, so that the control loop sees it: a live
-// session at the coordinator does not show that the worker can reach the broker.
-func (w *Worker) watchBus(ctx context.Context) {
-	ticker := time.NewTicker(busLook)
+// watchCutOff records in the registration whether the worker has lost the bus or persdb, so that the control loop sees it: a live
+// session at the coordinator does not show that the worker can reach the others.
+func (w *Worker) watchCutOff(ctx context.Context) {
+	ticker := time.NewTicker(cutOffLook)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			w.registrar.bus(!w.config.Bus.State().Connected)
+			w.registrar.cutOff(!w.config.Bus.State().Connected, w.store.lost())
 		case <-ctx.Done():
 			return
 		}

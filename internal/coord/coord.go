@@ -49,6 +49,8 @@ type Member struct {
 	YieldTo dbaas.WorkerID `json:"yield_to,omitempty"`
 	// BusLost reports that the worker has no connection to the bus, and so can serve no requests.
 	BusLost bool `json:"bus_lost,omitempty"`
+	// PersdbLost reports that persdb has long not answered the worker, so that the worker can commit nothing.
+	PersdbLost bool `json:"persdb_lost,omitempty"`
 	// NoReplica reports that the worker has lost its replica and is fetching it again: until then it can serve no
 	// reads.
 	NoReplica bool `json:"no_replica,omitempty"`

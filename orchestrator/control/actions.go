@@ -47,9 +47,14 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 			return err
 		}
 		return l.demote(ctx, a)
+	case ActionFence:
+		_, err := l.claim(ctx, l.cfg.step()) // short: the master must still be renewed in time
+		return err
 	case ActionPromote:
-		epoch, err := l.claim(ctx)
+		began := l.cfg.Now()
+		epoch, err := l.claim(ctx, claimTimeout)
 		if err != nil {
+			_ = l.reachStore(ctx, began) // is persdb lost, or did only the claim fail?
 			return err
 		}
 		return l.assign(ctx, a, dbaas.RoleMaster, epoch)
@@ -61,13 +66,11 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 	}
 }
 
-func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
-	claimCtx, cancel := context.WithTimeout(ctx, claimTimeout)
+func (l *Loop) claim(ctx context.Context, timeout time.Duration) (dbaas.Epoch, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	began := l.cfg.Now()
-	epoch, err := l.cfg.Store.Claim(claimCtx)
+	epoch, err := l.cfg.Store.Claim(ctx)
 	if err != nil {
-		_ = l.reachStore(ctx, began) // is persdb lost, or did only the claim fail?
 		return 0, fmt.Errorf("claim an epoch: %w", err)
 	}
 	l.storeLost = time.Time{}

@@ -25,6 +25,8 @@ type Member struct {
 	Ready bool
 	// Rebuilding members are fetching a new replica. A Ready slave meanwhile serves reads from its old one.
 	Rebuilding bool
+	// PersdbLost members have long had no answer of persdb.
+	PersdbLost bool
 	// Leaving members have announced that they are shutting down.
 	Leaving bool
 	// Silent members are on a host whose launcher does not answer: they get no other role.
@@ -68,7 +70,7 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 		announced, known := l.view.members[in.ID]
 		out = append(out, Member{
 			PID: in.PID, Worker: in.ID, Host: in.Host, Silent: !list.host(in.Host).Answers(), Role: m.role, Epoch: m.epoch,
-			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Rebuilding: announced.Rebuilding, Leaving: m.leaving, Applied: announced.Applied, StartedAt: in.StartedAt,
+			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Rebuilding: announced.Rebuilding, PersdbLost: announced.PersdbLost, Leaving: m.leaving, Applied: announced.Applied, StartedAt: in.StartedAt,
 		})
 	}
 	slices.SortFunc(out, func(a, b Member) int {

@@ -57,7 +57,7 @@ func (p *planner) handOver(master Worker, live []Worker) {
 	}
 	i := slices.IndexFunc(live, func(w Worker) bool {
 		meant := master.Leaving || w.ID == master.YieldTo
-		return meant && fit(w) && w.Role == dbaas.RoleSlave
+		return meant && follows(w) && w.Role == dbaas.RoleSlave
 	})
 	if i < 0 {
 		return
@@ -90,12 +90,13 @@ func (p *planner) masterReturning(live []Worker) bool {
 // without which it takes no role.
 func electable(w Worker) bool { return stays(w) && w.reachable() && w.PID > 0 }
 
-// successor picks the next master from the first group of electable workers that is not empty: fit; registered, with
-// the bus; registered; any (as at the very first start). Within the group it picks by pid, then host, then id. Any
+// successor picks the next master from the first group of electable workers that is not empty: fit, with persdb; fit; registered,
+// with the bus; registered; any (as at the very first start). Within the group it picks by pid, then host, then id. Any
 // choice is safe, since persdb has the authoritative data.
 func successor(live []Worker) (Worker, bool) {
 	live = filter(live, electable)
 	for _, group := range []func(Worker) bool{
+		follows,
 		fit,
 		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() },
 		func(w Worker) bool { return w.Registered },

@@ -60,7 +60,7 @@ func (l *Loop) HandOver(ctx context.Context, pid int, seen dbaas.Seen) (HandedOv
 
 // follows reports whether a member can become master now.
 func (m Member) follows() bool {
-	return m.Role == dbaas.RoleSlave && m.Ready && !m.Rebuilding && !m.Leaving && !m.Silent
+	return m.Role == dbaas.RoleSlave && m.Ready && !m.Rebuilding && !m.PersdbLost && !m.Leaving && !m.Silent
 }
 
 // masterAndSuccessor returns the master and the slave that is to succeed it.

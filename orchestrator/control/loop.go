@@ -256,7 +256,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 		l.renew(ctx, seen)
 	}
 	l.askProgress(ctx, seen)
-	limits := Limits{Session: l.sessionTimeout(session), Reregister: registerAgain, Bus: busPatience, Ready: l.cfg.Ready}
+	limits := Limits{Session: l.sessionTimeout(session), Reregister: registerAgain, Bus: busPatience, Persdb: persdbPatience, Ready: l.cfg.Ready}
 	actions := l.permit(ctx, Plan(seen, desired, limits))
 	for _, a := range actions {
 		if err := l.do(ctx, a); err != nil {

@@ -23,6 +23,8 @@ type memory struct {
 	busLostAt time.Time // as Worker.BusLostAt
 	noReplica bool      // as Worker.NoReplica
 	rebuilds  bool      // as Worker.Rebuilding
+	noPersdb  bool      // as Worker.PersdbLost
+	persdbAt  time.Time // as Worker.PersdbSince
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	found     bool // as Worker.Found
@@ -57,6 +59,9 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 		m.leaving, m.yieldTo = m.leaving || member.Leaving, member.YieldTo
 		m.lostAt = time.Time{}
 		m.busLostAt = since(m.busLostAt, member.BusLost, now)
+		if m.noPersdb != member.PersdbLost || !m.present {
+			m.noPersdb, m.persdbAt = member.PersdbLost, now
+		}
 		m.noReplica, m.rebuilds = member.NoReplica, member.Rebuilding
 	} else if m.present {
 		m.lostAt = now
@@ -85,7 +90,8 @@ func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Host: in.Host, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found, Proven: m.proven,
-		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Rebuilding: m.rebuilds, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
+		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, PersdbLost: m.noPersdb, PersdbSince: m.persdbAt,
+		NoReplica: m.noReplica, Rebuilding: m.rebuilds, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
 		Stopping: m.stopping, KillSince: m.killSince,
 	}
 }

@@ -42,6 +42,9 @@ type Worker struct {
 	LostAt time.Time
 	// BusLostAt is when the worker was first seen without the bus; zero while it has the bus.
 	BusLostAt time.Time
+	// PersdbLost workers have long had no answer of persdb. PersdbSince is since when the loop has seen that, or the contrary.
+	PersdbLost  bool
+	PersdbSince time.Time
 	// Hung says why the worker counts as hung; "" if it does not.
 	Hung string
 	// CertainlyHung workers have themselves reported the same stuck part for certainTicks ticks. Such a master is killed
@@ -97,6 +100,8 @@ type Limits struct {
 	Reregister time.Duration
 	// Bus is how long a worker may be without the bus while others have it.
 	Bus time.Duration
+	// Persdb is how long a master may be without persdb while a slave that could succeed it has it.
+	Persdb time.Duration
 	// Ready is how long a worker may take to accept a role, and then how long it may go without progress until it is
 	// registered with that role.
 	Ready time.Duration
@@ -111,6 +116,7 @@ const (
 	ActionKill        ActionKind = "kill"        // end a worker immediately
 	ActionStop        ActionKind = "stop"        // let a worker finish and leave
 	ActionRemove      ActionKind = "remove"      // forget a dead worker
+	ActionFence       ActionKind = "fence"       // claim a new epoch, so that the master can commit nothing more
 	ActionDemote      ActionKind = "demote"      // let a master finish and become a slave
 	ActionPromote     ActionKind = "promote"     // claim a new epoch and make a worker master
 	ActionAssignSlave ActionKind = "assignSlave" // make a worker a slave
@@ -150,6 +156,7 @@ func Plan(o Observed, d Desired, l Limits) []Action {
 	if p.settleMaster() {
 		p.settleSlaves()
 	}
+	p.replaceCutOff()
 	return p.actions
 }
 

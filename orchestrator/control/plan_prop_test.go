@@ -76,6 +76,9 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 		if a.Reason == "bus lost" {
 			c.mustBeAlone(t, a.Worker)
 		}
+		if a.Reason == "persdb lost" {
+			c.mustBeFollowed(t, a.Worker)
+		}
 		if a.Reason == "hung" && !slices.ContainsFunc(c.workers, func(w control.Worker) bool { return w.ID != a.Worker && w.Running && w.Hung == "" }) {
 			t.Fatalf("%s is killed for a hang, and nobody else goes on: %+v", a.Worker, c.workers)
 		}
@@ -114,6 +117,16 @@ func (c *cluster) mustBeAlone(t *rapid.T, id dbaas.WorkerID) {
 	}
 }
 
+// mustBeFollowed is the rule for replacing a worker that has lost persdb: it is the master, and a slave has persdb.
+func (c *cluster) mustBeFollowed(t *rapid.T, id dbaas.WorkerID) {
+	other := slices.ContainsFunc(c.workers, func(w control.Worker) bool {
+		return w.Role == dbaas.RoleSlave && w.Registered && !w.PersdbLost
+	})
+	if w := c.find(id); !other || !w.PersdbLost || w.Role != dbaas.RoleMaster {
+		t.Fatalf("%s is replaced for having lost persdb: %+v", id, c.workers)
+	}
+}
+
 // mustReach is the rule for hosts that do not answer: nothing is done there, except that a master may be told to end or
 // to become a slave.
 func (c *cluster) mustReach(t *rapid.T, a control.Action) {
@@ -126,7 +139,7 @@ func (c *cluster) mustReach(t *rapid.T, a control.Action) {
 			h = one
 		}
 	}
-	if h.name == "" || !h.silentSince.IsZero() && a.Kind != control.ActionDemote && (a.Kind != control.ActionKill || c.find(a.Worker).Role != dbaas.RoleMaster) {
+	if h.name == "" || !h.silentSince.IsZero() && a.Kind != control.ActionDemote && a.Kind != control.ActionFence && (a.Kind != control.ActionKill || c.find(a.Worker).Role != dbaas.RoleMaster) {
 		t.Fatalf("%v on host %q, which does not answer: %+v", a, a.Host, c.hosts)
 	}
 }
@@ -153,6 +166,8 @@ func (c *cluster) apply(a control.Action) {
 		w.Role, w.RoleSince, w.Registered, w.YieldTo = dbaas.RoleSlave, c.now, false, ""
 	case control.ActionStop, control.ActionRemove:
 		c.workers = slices.DeleteFunc(c.workers, func(w control.Worker) bool { return w.ID == a.Worker })
+	case control.ActionFence:
+		c.epoch++
 	case control.ActionPromote:
 		c.epoch++
 		w := c.find(a.Worker)
@@ -194,7 +209,7 @@ func (c *cluster) reconcile() {
 // disturb does one random thing to the cluster.
 func (c *cluster) disturb(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
-	switch rapid.IntRange(0, 12).Draw(t, "event") {
+	switch rapid.IntRange(0, 13).Draw(t, "event") {
 	case 11, 12:
 		if len(c.hosts) > 0 {
 			c.toggle(t, &c.hosts[rapid.IntRange(0, len(c.hosts)-1).Draw(t, "host")])
@@ -223,6 +238,10 @@ func (c *cluster) disturb(t *rapid.T) {
 	case 8:
 		if len(c.workers) > 0 {
 			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "loses the bus")].BusLostAt = c.now
+		}
+	case 13:
+		if len(c.workers) > 0 {
+			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "loses persdb")].PersdbLost = true
 		}
 	case 10:
 		if len(c.workers) > 0 {
@@ -300,7 +319,7 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 			}
 		}
 		for i := range c.workers { // wishes to yield are forgotten, and leaving workers have gone
-			c.workers[i].YieldTo, c.workers[i].BusLostAt, c.workers[i].Hung = "", time.Time{}, ""
+			c.workers[i].YieldTo, c.workers[i].BusLostAt, c.workers[i].Hung, c.workers[i].PersdbLost = "", time.Time{}, "", false
 			c.workers[i].Running = c.workers[i].Running && !c.workers[i].Leaving
 		}
 		for range 80 {

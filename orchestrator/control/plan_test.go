@@ -13,7 +13,7 @@ import (
 
 var (
 	planNow    = time.Unix(1_800_000_000, 0)
-	planLimits = control.Limits{Session: 6 * time.Second, Reregister: time.Second / 2, Bus: 8 * time.Second, Ready: time.Minute}
+	planLimits = control.Limits{Session: 6 * time.Second, Reregister: time.Second / 2, Bus: 8 * time.Second, Persdb: 5 * time.Second, Ready: time.Minute}
 )
 
 // ago is a moment before the pass.

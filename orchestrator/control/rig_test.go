@@ -26,8 +26,16 @@ import (
 
 // epochs is a persdb that only counts.
 type epochs struct {
-	mu   sync.Mutex
-	last dbaas.Epoch
+	mu      sync.Mutex
+	last    dbaas.Epoch
+	away    bool
+	refused int // claims while it was away
+}
+
+func (e *epochs) setAway(away bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.away = away
 }
 
 func (e *epochs) Head(context.Context) (dbaas.Head, error) {
@@ -39,6 +47,10 @@ func (e *epochs) Head(context.Context) (dbaas.Head, error) {
 func (e *epochs) Claim(context.Context) (dbaas.Epoch, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.away {
+		e.refused++
+		return 0, dbaas.ErrUnavailable
+	}
 	e.last++
 	return e.last, nil
 }

@@ -206,6 +206,12 @@ func (w *stubWorker) loseBus(t *testing.T) {
 	w.announce(t, func(m *coord.Member) { m.BusLost = true })
 }
 
+// losePersdb announces that the worker has lost persdb.
+func (w *stubWorker) losePersdb(t *testing.T) {
+	t.Helper()
+	w.announce(t, func(m *coord.Member) { m.PersdbLost = true })
+}
+
 // announce registers the worker again, with a change.
 func (w *stubWorker) announce(t *testing.T, change func(*coord.Member)) {
 	t.Helper()

@@ -293,17 +293,6 @@ func awaitStruck(t *testing.T, shows sign) {
 	})
 }
 
-// writesRefusedFrom returns the sign that writes are refused or have unknown outcomes.
-func (l *load) writesRefusedFrom() sign {
-	before := l.writesRefused.Load()
-	return func() error {
-		if l.writesRefused.Load() == before {
-			return errors.New("no write was refused")
-		}
-		return nil
-	}
-}
-
 // await is called after a fault. It waits until the system is whole and writes and reads are answered, ends the load,
 // and checks the invariants.
 func (l *load) await(t *testing.T, slaves int) {
