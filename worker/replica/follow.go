@@ -45,7 +45,6 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *wait.Backoff) erro
 			switch {
 			case err == nil:
 				pause.Reset()
-				r.unread.Store(false)
 				if failures := failing.End(); failures > 0 {
 					r.config.Log.InfoContext(ctx, "log read again", logkey.Count, failures)
 				}

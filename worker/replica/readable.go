@@ -103,6 +103,7 @@ func (r *Replica) caughtUp(ctx context.Context, f *file) {
 	r.mu.Lock()
 	first, old := !r.ready, r.old
 	r.ready, r.old = true, nil
+	r.unread.Store(false)
 	if first {
 		r.announce()
 	}
@@ -187,7 +188,6 @@ func (r *Replica) leaveReadsIfBehind(ctx context.Context, still *standstill) {
 	r.config.Log.WarnContext(ctx, "reads are left to others: the log cannot be read", logkey.Seq, seq)
 	r.ready = false
 	r.announce()
-	r.wake.Give()
 }
 
 // dropOld drops the old file, if there is one.

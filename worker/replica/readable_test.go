@@ -153,6 +153,51 @@ func TestReplica_Diverged_ReadsStop(t *testing.T) {
 	}
 }
 
+// Readers are sent away while the log cannot be read and another worker is ahead. A page that only takes long is no reason, also after
+// an earlier failure.
+func TestReplica_LogNotRead_ReadsStop_SlowLog_ReadsGoOn(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	fill(store, 1, 3)
+	var fails, slow atomic.Bool
+	arrives := make(chan struct{})
+	l := bound(t, &faultStore{Store: store, log: func() error {
+		if fails.Load() {
+			return dbaas.ErrUnavailable
+		}
+		if slow.Load() {
+			<-arrives
+		}
+		return nil
+	}}, func(c *replica.Config) {
+		c.AntiEntropy, c.Ahead = time.Millisecond, func(context.Context, dbaas.Seq) bool { return true }
+	})
+	l.reaches(3)
+	fails.Store(true)
+	fill(store, 4, 4)
+	testenv.Eventually(t, limit, func() error {
+		if _, err := l.Reader(); dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp {
+			return fmt.Errorf("got %w, want not caught up", err)
+		}
+		return nil
+	})
+	fails.Store(false)
+	l.reaches(4)
+	slow.Store(true)
+	fill(store, 5, 5)
+	before := store.Calls("head")
+	testenv.Eventually(t, limit, func() error {
+		if got := store.Calls("head") - before; got < 20 {
+			return fmt.Errorf("%d comparisons, want 20", got)
+		}
+		return nil
+	})
+	if got, seq := l.count(); got != `[{"c":4}]` || seq != 4 {
+		t.Errorf("got %s at %d, want 4 rows at 4", got, seq)
+	}
+	close(arrives)
+	l.reaches(5)
+}
+
 // A position after which persdb's log has no entry, or a damaged one, leads to a snapshot. A read in progress keeps its
 // state, and the reason is logged.
 func TestReplica_CatchUp_NoNextEntryTakesSnapshot(t *testing.T) {
