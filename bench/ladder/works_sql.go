@@ -53,9 +53,9 @@ func (r *request) wantSQLGroup() [][]byte {
 	return rows
 }
 
-// wantSQLWrite has two parts, since the rowid between them is not known.
+// wantSQLWrite has two parts, since the rowid between them is not known. rqlite has nothing after them, this system the position.
 func wantSQLWrite() [][]byte {
-	return [][]byte{[]byte(`{"results":[{"last_insert_id":`), []byte(`,"rows_affected":1}]}`)}
+	return [][]byte{[]byte(`{"results":[{"last_insert_id":`), []byte(`,"rows_affected":1}]`)}
 }
 
 func appendSQLRow(b []byte, n int) []byte {

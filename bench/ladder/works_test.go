@@ -90,7 +90,8 @@ func TestRequest_CheckSQL(t *testing.T) {
 		}
 		right := []byte(`{"results":[{"last_insert_id":7,"rows_affected":1}]}`)
 		if writes(name) {
-			err = b.commit(statements)
+			withPosition := []byte(`{"results":[{"last_insert_id":7,"rows_affected":1}],"seq":70}`) // as this system answers
+			err = errors.Join(b.commit(statements), r.check(200, withPosition, true))
 		} else {
 			right, err = reader.AppendRead([]byte(`{"results":[`), &dbaas.Read{Format: dbaas.FormatArrays, Statements: statements}, replication.ReadGuard)
 			right = append(right, `]}`...)
