@@ -36,13 +36,7 @@ func TestWorker_Diverged_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 0)
 			store := &withoutSnapshots{Store: c.store}
-			c.master(1, nil)
-			s := c.slave(2, func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 10*time.Millisecond })
-			if others {
-				c.slave(3, nil)
-			}
-			seq := c.mustWrite(1)
-			s.applied(seq)
+			s, seq := c.slaveWith(store, others)
 			store.closed.Store(true)
 			s.alter()
 			if _, err := c.write(t.Context(), operation(dbaas.Statement{SQL: "UPDATE n SET v='later' WHERE i=1"})); err != nil {
@@ -64,6 +58,20 @@ func TestWorker_Diverged_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
 			c.replicaRegistered(2, false, false)
 		})
 	}
+}
+
+// slaveWith starts a master, a slave 2 with store and, if others is set, a slave 3. It returns slave 2 with its position, after the
+// first row.
+func (c *cluster) slaveWith(store worker.Store, others bool) (*node, dbaas.Seq) {
+	c.t.Helper()
+	c.master(1, nil)
+	s := c.slave(2, func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 10*time.Millisecond })
+	if others {
+		c.slave(3, nil)
+	}
+	seq := c.mustWrite(1)
+	s.applied(seq)
+	return s, seq
 }
 
 // replicaRegistered waits until the registration of pid says that the replica is being rebuilt, and that it cannot be read.
@@ -105,13 +113,7 @@ func TestWorker_LogNotRead_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 0)
 			store := &withoutLog{Store: c.store}
-			c.master(1, nil)
-			s := c.slave(2, func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 10*time.Millisecond })
-			if others {
-				c.slave(3, nil)
-			}
-			seq := c.mustWrite(1)
-			s.applied(seq)
+			s, seq := c.slaveWith(store, others)
 			store.closed.Store(true)
 			large := dbaas.Statement{SQL: "INSERT INTO n(i, v) VALUES(2, ?)", Args: []dbaas.Value{dbaas.Text(strings.Repeat("v", 2<<20))}}
 			if _, err := c.write(t.Context(), operation(large)); err != nil { // too large for syncQ
