@@ -63,7 +63,7 @@ func TestCluster_Whole_SaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A server that fails, and one that does not answer, are named with the first line of the reason.
+// `whole` names a server that fails or does not answer, with the first line of the reason.
 func TestCluster_Whole_SaysWhyNoAnswer(t *testing.T) {
 	t.Parallel()
 	for program, want := range map[string]string{

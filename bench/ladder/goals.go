@@ -54,8 +54,8 @@ func (g Goal) met() string {
 // without protection.
 const GuardedShare = 0.97
 
-// addGoals compares the measurements with the goals. It skips a goal whose rows are missing or invalid, but names those that only
-// lack rqlite.
+// addGoals compares the measurements with the goals. It skips a goal whose rows are missing or invalid. If only the rows of rqlite
+// are missing, the goal is in the report as not measured.
 func (r *Report) addGoals() {
 	for _, g := range []struct {
 		ratio string

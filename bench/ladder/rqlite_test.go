@@ -39,7 +39,7 @@ func said(t *testing.T, dir, node, text string) {
 	})
 }
 
-// A node that does not start is told with its arguments, how it ended, and the end of its log.
+// The error of a node that does not start has its arguments, how it ended, and the end of its log.
 func TestServeRqlite_NodeEnds_IsTold(t *testing.T) {
 	program, dir := standIn(t, "seq 20; echo no room >&2; exit 3")
 	s := &serving{cfg: ServeConfig{Rqlite: program, Dir: dir}}

@@ -48,7 +48,7 @@ type Environment struct {
 	BrokerPID int
 	// Postgres is the database for a log, or empty if there is none; see pglog.Config. Its user may create schemas.
 	Postgres, PostgresPasswordFile string
-	// Rqlite is the path of the program rqlited, or empty if there is none.
+	// Rqlite is the path of the program rqlited. If it is empty, rqlite is not measured.
 	Rqlite string
 }
 

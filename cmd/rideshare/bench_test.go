@@ -55,7 +55,7 @@ func TestBench_NoServices_NamesTheCommand(t *testing.T) {
 	}
 }
 
-// A wrong --rqlite, or a path of rqlite without it, is told before anything else is looked for.
+// A wrong --rqlite, or a path of rqlite without --rqlite, is wrong usage. It is found before the services are looked for.
 func TestBench_Rqlite_WrongFile_IsUsage(t *testing.T) {
 	inCheckout(t, "")
 	if err := os.WriteFile("text", nil, 0o600); err != nil {
