@@ -246,7 +246,7 @@ func TestGate_Failures(t *testing.T) {
 		"quota":        {dbaas.Refuse(dbaas.ReasonUserQueue, 0, "x"), testTimeout, ""},
 		"lane full":    {dbaas.Refuse(dbaas.ReasonLaneFull, 0, "x"), testTimeout, ""},
 		"constraint":   {dbaas.Errorf(dbaas.CodeConstraint, "x"), testTimeout, ""},
-		"far position": {dbaas.Errorf(dbaas.CodeNotCaughtUp, "x"), testTimeout, ""},
+		"far position": {dbaas.WrapError(dbaas.CodeNotCaughtUp, "x", ErrNotSent), testTimeout, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, nil, func(r *rig) {
@@ -266,6 +266,18 @@ func TestGate_Failures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Slaves that answer that they have not caught up are there. The breaker stays closed although other reads had no answer.
+func TestGate_NotCaughtUpIsAnAnswer(t *testing.T) {
+	play(t, nil, func(r *rig) {
+		late := dbaas.WrapError(dbaas.CodeTimeout, "no answer came in time", context.DeadlineExceeded)
+		late.Reason = dbaas.ReasonDeadline
+		for i := range 4 * enough {
+			end := []error{late, dbaas.Errorf(dbaas.CodeNotCaughtUp, "x"), dbaas.Errorf(dbaas.CodeNotCaughtUp, "x")}[i%3]
+			r.want("a read", r.read(end), "")
+		}
+	})
 }
 
 // A queued write that fails is the broker's fault, unless a full queue has refused it: reads go on.

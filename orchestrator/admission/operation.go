@@ -164,8 +164,7 @@ func (g *Gate) publishOutcome(err error) Outcome {
 
 // outcomeOf returns the outcome of a request for the breakers of its dependency and of the depth of the write queue. The
 // request failed if the dispatcher had to end it without an answer from a worker. These ends are inconclusive: a time-out
-// after less than meant, a refusal by another limit, a position far ahead of the head, ErrNotSent, and a client that has
-// gone.
+// after less than meant, a refusal by another limit, ErrNotSent, and a client that has gone.
 func outcomeOf(err error, given time.Duration) Outcome {
 	if err == nil {
 		return Succeeded
@@ -191,7 +190,7 @@ func outcomeOfCode(err error) Outcome {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // The others are answers of a service that works.
 	case dbaas.CodeTimeout, dbaas.CodeUnknown, dbaas.CodeUnavailable:
 		return Failed
-	case dbaas.CodeQuota, dbaas.CodeNotCaughtUp:
+	case dbaas.CodeQuota:
 		return Inconclusive
 	}
 	return Succeeded

@@ -232,7 +232,8 @@ func (d *Dispatcher) place(ctx context.Context, r *dbaas.Read) error {
 	ctx, cancel := context.WithDeadline(ctx, r.Deadline)
 	defer cancel()
 	if head, err := d.heads.fresh(ctx); err == nil && !reached(head) {
-		return dbaas.Errorf(dbaas.CodeNotCaughtUp, "not caught up: the newest write has position %d, the wanted one is %d", head, r.MinSeq)
+		message := fmt.Sprintf("not caught up: the newest write has position %d, the wanted one is %d", head, r.MinSeq)
+		return dbaas.WrapError(dbaas.CodeNotCaughtUp, message, admission.ErrNotSent)
 	}
 	return nil
 }
