@@ -10,7 +10,7 @@ import (
 // checker returns the checker behind POST /api/v1/check.
 func (c *orchestratorParts) checker() *invariants.Checker {
 	cfg := invariants.Config{
-		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator,
+		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator, Session: c.session,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: c.control}},
 	}
 	if c.reads != nil {

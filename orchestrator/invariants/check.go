@@ -57,6 +57,9 @@ type Config struct {
 	// replicas that catch up. What is still wrong after Settle is reported. Default 10 s: replacing a worker, including
 	// its catching up, takes less.
 	Settle time.Duration
+	// Session is how long the coordinator keeps the registration of a worker that was killed. If that is more than 6 s,
+	// Settle is 4 s longer than Session, at most 30 s.
+	Session time.Duration
 	// Poll is the time between two attempts within Settle. Default 50 ms.
 	Poll time.Duration
 	// Limit bounds a whole check. Default 45 s, within the server's write timeout.
@@ -67,6 +70,9 @@ type Config struct {
 
 const (
 	defaultSettle = 10 * time.Second
+	maxSettle     = 30 * time.Second
+	// lateExpiry is how much later than meant a session may end: ZooKeeper looks once in each tick of 2 s.
+	lateExpiry = 4 * time.Second
 	defaultPoll   = 50 * time.Millisecond
 	defaultLimit  = 45 * time.Second
 )
@@ -80,6 +86,9 @@ type Checker struct {
 // New returns a Checker.
 func New(cfg Config) *Checker {
 	cfg.Settle = cmp.Or(cfg.Settle, defaultSettle)
+	if cfg.Session > 0 {
+		cfg.Settle = max(cfg.Settle, min(cfg.Session+lateExpiry, maxSettle))
+	}
 	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
 	cfg.Limit = cmp.Or(cfg.Limit, defaultLimit)
 	if cfg.Now == nil {

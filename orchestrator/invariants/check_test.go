@@ -108,6 +108,22 @@ func TestChecker_Run_WaitsForWhatSettles(t *testing.T) {
 	}
 }
 
+// The coordinator keeps the registration of a worker that was killed until the worker's session ends. Until then the
+// registration is not wrong.
+func TestChecker_Run_WaitsForTheEndOfASession(t *testing.T) {
+	l := newLive(t)
+	l.register(3, dbaas.RoleSlave)
+	lists := 0
+	l.onList = func() {
+		if lists++; lists == 200 { // much later than Settle
+			if err := l.session.Unregister(t.Context(), coord.Member{PID: 3, Worker: id(3)}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	wantFailed(t, l.check(func(c *invariants.Config) { c.Session = time.Minute }), nil)
+}
+
 // Rows that changed in persdb's file are found, although every replica has the same ones.
 func TestChecker_Run_DamagedRows(t *testing.T) {
 	l := newLive(t)
