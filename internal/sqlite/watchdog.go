@@ -5,6 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
 )
 
 // watched is the watchdog's view of the running statement of a connection. The statement is watched only while the
@@ -15,6 +18,7 @@ type watched struct {
 	text     atomic.Pointer[string] // nil: no statement runs
 	deadline atomic.Int64           // nanoseconds since 1970; 0: none
 	limit    atomic.Int64           // nanoseconds from the begin to the deadline, leastAllowed at least
+	ending   sync.Mutex             // held while text becomes nil, and while the watchdog interrupts the statement
 }
 
 // begin makes the statement visible to the watchdog. text must not change.
@@ -30,7 +34,20 @@ func (w *watched) begin(text *string, deadline time.Time) {
 
 func (w *watched) end() {
 	if w.onStuck != nil && w.text.Load() != nil {
+		w.ending.Lock()
 		w.text.Store(nil)
+		w.ending.Unlock()
+	}
+}
+
+// interrupt makes the engine end the statement that is watch number n, if it still runs. The engine forgets that at the
+// next first step on the connection. tls is the watchdog's own.
+func (m *meter) interrupt(tls *libc.TLS, n uint64) {
+	w := &m.watched
+	w.ending.Lock()
+	defer w.ending.Unlock()
+	if w.text.Load() != nil && w.number.Load() == n {
+		lib.Xsqlite3_interrupt(tls, m.c.db)
 	}
 }
 
@@ -65,7 +82,10 @@ func (s *sight) stuck(now, deadline time.Time, elapsed time.Duration) bool {
 	return s.over > s.limit+stuckAfter
 }
 
+// watch interrupts the statements whose deadline has passed: usually the meter has ended them by then, but a few loops
+// of the engine, such as that of count(*), look only at the interrupt. It reports the statements that still go on.
 func watch() {
+	tls := libc.NewTLS() // never closed: watch does not end
 	seen := map[*meter]sight{}
 	last := time.Now()
 	for range time.Tick(watchEvery) {
@@ -87,6 +107,9 @@ func watch() {
 				s = sight{number: number, limit: time.Duration(m.watched.limit.Load())}
 			}
 			deadline := time.Unix(0, m.watched.deadline.Load())
+			if now.After(deadline) {
+				m.interrupt(tls, number)
+			}
 			if s.stuck(now, deadline, elapsed) && m.watched.number.Load() == number && m.watched.text.Load() != nil {
 				s.reported = true
 				m.watched.onStuck(strings.Clone(*text))

@@ -37,6 +37,25 @@ func TestOptions_OnStuck(t *testing.T) {
 	}
 }
 
+// The engine counts all rows of a table in one loop, which looks only at the interrupt. Such a statement ends soon after
+// its deadline, and the next one runs.
+func TestOptions_OnStuck_CountOfALargeTable(t *testing.T) {
+	c, _ := sqlitetest.Open(t, sqlite.Options{OnStuck: func(sql string) { t.Error(sql) }})
+	sqlitetest.Exec(t, c, "PRAGMA page_size=512", "VACUUM", "CREATE TABLE t(a)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<400000) INSERT INTO t SELECT zeroblob(300) FROM n")
+	count := func(within time.Duration) error {
+		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT count(*) FROM t"), Deadline: time.Now().Add(within)}
+		_, err := c.AppendRead(nil, &r, replication.ReadGuard)
+		return err
+	}
+	if err := count(time.Millisecond); dbaas.CodeOf(err) != dbaas.CodeTimeout {
+		t.Errorf("with little time: got %v, want %s", err, dbaas.CodeTimeout)
+	}
+	if err := count(time.Minute); err != nil {
+		t.Errorf("with much time: %v", err)
+	}
+}
+
 // Only a running statement is watched. A prepared statement may never run, and its connection may stay idle.
 func TestOptions_OnStuck_IdleStatement(t *testing.T) {
 	t.Parallel()
