@@ -132,7 +132,7 @@ bench: build services ## the performance ladder beside the alternatives, on a qu
 bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times
 	set -a; . .services/env; CGO_ENABLED=1 $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
 
-examples-load: ## the load scenes of both examples in full, on RabbitMQ, ZooKeeper and processes, in some 50 minutes; NAMES="ski-200k storm" for some
+examples-load: ## the load scenes of both examples in full, on RabbitMQ, ZooKeeper and processes, in about an hour; NAMES="ski-200k storm" for some
 	tests/load/examples.sh $(NAMES)
 
 load-jmeter: ## the four scaling scenes by JMeter; GATEWAY_URL, ORCHESTRATOR_URL, PERIOD name a running system, else one is started

@@ -52,6 +52,7 @@ type settings struct {
 	listen string
 	quota  quota
 	leases uint
+	flag   bool
 }
 
 // listenAndServe is the command without a name: the service.
@@ -80,6 +81,7 @@ func parse(args []string, messages io.Writer) (settings, error) {
 		return err
 	})
 	flags.UintVar(&s.leases, "leases", 0, "`number` of instances that lease units; orders under a lease are answered 202 (default 0: no leases)")
+	flags.BoolVar(&s.flag, "sold-out-flag", true, "answer orders of goods that the change feed reports as sold out without asking the database")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -100,7 +102,9 @@ func serve(ctx context.Context, s settings, listener net.Listener, log *slog.Log
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	group.Go(func() { sale.soldOut.follow(ctx, client, log) })
+	if s.flag {
+		group.Go(func() { sale.soldOut.follow(ctx, client, log) })
+	}
 	group.Go(func() { sale.sweep(ctx, log) })
 	if s.leases > 0 {
 		sale.leases = &leases{instances: s.leases, wanted: make(chan int64), open: map[int64]*lease{}}

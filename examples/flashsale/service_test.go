@@ -243,7 +243,7 @@ func TestOrders_SameKey_OneEffectOneAnswer(t *testing.T) {
 // Once the feed says that nothing is free, the service answers by itself, but for a request with a key. A unit that comes
 // back clears the flag, and so does a restock.
 func TestFlag_SoldOut_AnsweredWithoutTheDatabase(t *testing.T) {
-	base := start(t)
+	base, without := start(t), start(t, "--sold-out-flag=false")
 	goods := sell(t, base, skis)
 	order := base + call(t, http.MethodPost, goods+"/orders", "", "X-User", "ann").head.Get("Location")
 	by := func(want any) {
@@ -258,6 +258,9 @@ func TestFlag_SoldOut_AnsweredWithoutTheDatabase(t *testing.T) {
 	by("flag")
 	if g := call(t, http.MethodPost, goods+"/orders", "", "X-User", "cid", "Idempotency-Key", "k"); g.body["by"] != "database" {
 		t.Errorf("a request with a key: got %+v, want the database's answer", g)
+	}
+	if g := call(t, http.MethodPost, without+strings.TrimPrefix(goods, base)+"/orders", "", "X-User", "bob"); g.body["by"] != "database" {
+		t.Errorf("an instance that does not use the flag: got %+v, want the database's answer", g)
 	}
 	call(t, http.MethodDelete, order, "", "X-User", "ann")
 	by(nil) // bob gets the unit.

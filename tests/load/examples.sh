@@ -4,7 +4,7 @@
 #
 #   tests/load/examples.sh [NAME ...]
 #
-# A NAME is one of the plays below, such as ski-200k-async. Without a name all are played, in about 50 minutes on two cores.
+# A NAME is one of the plays below, such as ski-200k-async. Without a name all are played, in about an hour on two cores.
 # SCALE (1) makes the scenes smaller. OUT, by default .examples of this checkout, gets the logs, and for each play the
 # report as JSON and HTML. The table at the end has each load of each play. The exit code is 1 if a play failed.
 set -euo pipefail
@@ -58,7 +58,8 @@ with_system() {
   ORCHESTRATOR=$(sed -E 's/.*"orchestrator":"([^"]*)".*/\1/' "$out/ready.json")
 }
 
-# play NAME EXAMPLE SCENE INSTANCES FLAG... starts instances of the example with the flags, and plays the scene on them.
+# play NAME EXAMPLE SCENE INSTANCES FLAG... starts instances of the example with the flags, and plays the scene on them, with the
+# flags of SCENE_FLAGS.
 play() {
   local name=$1 example=$2 scene=$3 instances=$4 urls=() i
   shift 4
@@ -69,7 +70,8 @@ play() {
     begin "$out/$name.$i.log" "$out/$example" --database "$ORCHESTRATOR" --listen 127.0.0.1:0 "$@"
     urls+=("http://$(await "${pids[-1]}" "$out/$name.$i.log" 'http:\/\/' | tr -d '"')")
   done
-  "$out/$example" load "$scene" --database "$ORCHESTRATOR" --service "$(IFS=,; echo "${urls[*]}")" --scale "$scale" \
+  # shellcheck disable=SC2086 # a list of flags
+  "$out/$example" load "$scene" ${SCENE_FLAGS:-} --database "$ORCHESTRATOR" --service "$(IFS=,; echo "${urls[*]}")" --scale "$scale" \
     --json "$out/$name.json" --html "$out/$name.html" --broker-kill "$broker kill --dir $out/services rabbitmq" \
     --broker-start "$broker start --dir $out/services rabbitmq" >"$out/$name.txt" 2>"$out/$name.progress" &
   pids+=($!)
@@ -103,6 +105,8 @@ play ski-200k skilift ski-200k 1
 play ski-200k-alone skilift ski-200k 1 --batch 1
 play ski-200k-async skilift ski-200k 1 --ingest async
 play ski-180k skilift ski-180k 1
+SCENE_FLAGS='--threads 64' play ski-180k-64 skilift ski-180k 1
+SCENE_FLAGS='--threads 256' play ski-180k-256 skilift ski-180k 1
 play ski-read skilift ski-read 1
 CACHE=off play ski-read-uncached skilift ski-read 1
 play ski-queryable skilift ski-queryable 1
@@ -110,6 +114,7 @@ play ski-kill skilift ski-kill 1
 play ski-sweep skilift ski-sweep 1
 play ski-breaker skilift ski-breaker 1
 play storm flashsale storm 1
+SCENE_FLAGS=--sold-out-flag=false play storm-unflagged flashsale storm 1 --sold-out-flag=false
 play storm-limited flashsale storm 1 --rate flash-1000
 play storm-leases flashsale storm 1 --leases 1
 play burst flashsale burst 1

@@ -29,6 +29,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			flags.StringVar(&sale.services, "service", "http://127.0.0.1:8088", "`URLs` of the instances, with commas between them")
 			flags.IntVar(&sale.number, "orders", 1_000_000, "orders of the scenes storm and kill")
 			flags.IntVar(&sale.connections, "connections", 512, "orders in flight, but in burst and same-user")
+			flags.BoolVar(&sale.flag, "sold-out-flag", true, "the instances use the sold-out flag; storm and kill then fail if the database gives more than 1 % of the sold-out answers")
 		},
 		Check: func() error { return scene.AtLeast(1, "--orders and --connections", sale.number, sale.connections) },
 		Play: func(ctx context.Context, r *scene.Run, one scene.Scene[*run]) {

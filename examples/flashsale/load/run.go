@@ -20,14 +20,14 @@ import (
 type run struct {
 	*scene.Run
 
-	services    string // base URLs of the instances, with commas between them
-	number      int    // of orders in the scenes storm and kill
-	connections int    // orders in flight, except in burst and same-user
-	instances   scene.Instances
-	goods       []*goods
-	seq         uint64                // of the last goods; a read at this position has seen the orders before them
-	orders      ledger.Writes[string] // by id
-	buyers      atomic.Int64          // of the scene leases, in which instances die
+	services            string // base URLs of the instances, with commas between them
+	number, connections int    // orders of the scenes storm and kill; orders in flight, except in burst and same-user
+	flag                bool   // the instances use the sold-out flag
+	instances           scene.Instances
+	goods               []*goods
+	seq                 uint64                // of the last goods; a read at this position has seen the orders before them
+	orders              ledger.Writes[string] // by id
+	buyers              atomic.Int64          // of the scene leases, in which instances die
 
 	mu      sync.Mutex // guards what follows
 	unknown []answer
