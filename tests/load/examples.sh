@@ -114,7 +114,7 @@ play ski-kill skilift ski-kill 1
 play ski-sweep skilift ski-sweep 1
 play ski-breaker skilift ski-breaker 1
 play storm flashsale storm 1
-SCENE_FLAGS=--sold-out-flag=false play storm-unflagged flashsale storm 1 --sold-out-flag=false
+SCENE_FLAGS='--sold-out-flag=false --orders 200000' play storm-unflagged flashsale storm 1 --sold-out-flag=false
 play storm-limited flashsale storm 1 --rate flash-1000
 play storm-leases flashsale storm 1 --leases 1
 play burst flashsale burst 1

@@ -1,11 +1,13 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -129,19 +131,21 @@ func (s *Session) collect(ctx context.Context) ([]registration, error) {
 		return nil, err
 	}
 	slices.Sort(names)
-	var all []registration
-	for _, name := range names {
-		var n node
-		n, err = s.get(ctx, s.conts()+"/"+name)
-		if isGone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, registration{name, n})
+	all, errs := make([]registration, len(names)), make([]error, len(names))
+	var reads sync.WaitGroup
+	for i, name := range names {
+		reads.Go(func() { // all at once: one after the other, a pass over many nodes would rarely equal the next pass
+			n, err := s.get(ctx, s.conts()+"/"+name)
+			switch {
+			case err == nil:
+				all[i] = registration{name, n}
+			case !isGone(err):
+				errs[i] = err
+			}
+		})
 	}
-	return all, nil
+	reads.Wait()
+	return slices.DeleteFunc(all, func(r registration) bool { return r.name == "" }), cmp.Or(errs...)
 }
 
 // decode returns the members among the nodes, in order. A node that is not a member was put there by other software.
