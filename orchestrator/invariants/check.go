@@ -70,11 +70,11 @@ type Config struct {
 
 const (
 	defaultSettle = 10 * time.Second
+	defaultPoll   = 50 * time.Millisecond
+	defaultLimit  = 45 * time.Second
 	maxSettle     = 30 * time.Second
 	// lateExpiry is how much later than meant a session may end: ZooKeeper looks once in each tick of 2 s.
 	lateExpiry = 4 * time.Second
-	defaultPoll   = 50 * time.Millisecond
-	defaultLimit  = 45 * time.Second
 )
 
 // Checker checks one system. It is safe for concurrent use.
