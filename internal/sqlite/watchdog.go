@@ -40,13 +40,15 @@ func (w *watched) end() {
 	}
 }
 
+// runs reports whether the statement of watch number n still runs.
+func (w *watched) runs(n uint64) bool { return w.number.Load() == n && w.text.Load() != nil }
+
 // interrupt makes the engine end the statement that is watch number n, if it still runs. The engine forgets that at the
 // next first step on the connection. tls is the watchdog's own.
 func (m *meter) interrupt(tls *libc.TLS, n uint64) {
-	w := &m.watched
-	w.ending.Lock()
-	defer w.ending.Unlock()
-	if w.text.Load() != nil && w.number.Load() == n {
+	m.watched.ending.Lock()
+	defer m.watched.ending.Unlock()
+	if m.watched.runs(n) {
 		lib.Xsqlite3_interrupt(tls, m.c.db)
 	}
 }
@@ -110,7 +112,7 @@ func watch() {
 			if now.After(deadline) {
 				m.interrupt(tls, number)
 			}
-			if s.stuck(now, deadline, elapsed) && m.watched.number.Load() == number && m.watched.text.Load() != nil {
+			if s.stuck(now, deadline, elapsed) && m.watched.runs(number) {
 				s.reported = true
 				m.watched.onStuck(strings.Clone(*text))
 			}

@@ -57,8 +57,8 @@ type Config struct {
 	// replicas that catch up. What is still wrong after Settle is reported. Default 10 s: replacing a worker, including
 	// its catching up, takes less.
 	Settle time.Duration
-	// Session is how long the coordinator keeps the registration of a worker that was killed. If that is more than 6 s,
-	// Settle is 4 s longer than Session, at most 30 s.
+	// Session is how long the coordinator keeps the registration of a worker that was killed. New makes Settle at least
+	// 4 s longer than Session, but no longer than 30 s for that.
 	Session time.Duration
 	// Poll is the time between two attempts within Settle. Default 50 ms.
 	Poll time.Duration
@@ -73,7 +73,7 @@ const (
 	defaultPoll   = 50 * time.Millisecond
 	defaultLimit  = 45 * time.Second
 	maxSettle     = 30 * time.Second
-	// lateExpiry is how much later than meant a session may end: ZooKeeper looks once in each tick of 2 s.
+	// lateExpiry is how much later than meant a session may end: ZooKeeper looks once in each tick, of 2 s at most.
 	lateExpiry = 4 * time.Second
 )
 
