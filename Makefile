@@ -4,11 +4,12 @@ GO       ?= go
 RACE      = -race -gcflags=modernc.org/sqlite/lib=-race=false -shuffle=on
 # For tests that CI runs after check, which vets: go test would vet each package again, and compile its dependencies for that.
 VETTED    = $(GO) test -vet=off
-RACED     = CGO_ENABLED=1 $(VETTED) $(RACE)
+# With the race detector a test would sleep for a second before it exits.
+RACED     = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(VETTED) $(RACE)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 30s
-SIM_RUNS ?= 1000
-SQL_RUNS ?= 500
+SIM_RUNS ?= 300
+SQL_RUNS ?= 200
 FAULT_PARALLEL ?= 2
 # These tests take long, or measure the delivered binary, which has no race detector. TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
@@ -16,6 +17,8 @@ DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFrac
 # These tests run on one process only: what they test does not depend on the bus, the coordinator or the launcher, or make test-fault or
 # make test-containers tests it on real parts.
 APART     = TestAdmission_|TestAuth_|TestBackup_(Blocks|Client|Command|Random)|TestCheck_(Missing|NobodyThere|With)|TestClients_|TestCorpus_|TestCounters_|TestDocument_|TestFaults_(SecondSignal|WorkersCrashed)|TestHealthcheck_|TestPersdb_|TestRestore_FromABucket|TestRides_List_HasOnly|TestRoles_|TestScenes_|TestShell_|TestTLS_(Certificate|PersdbVerifies|WrongUsage)|TestTerminal_|TestTraces_(LogLines|NoCollector|Sampled)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output|Same)|TestUsers_(HostileName|NameOf)
+# These tests take long on one process too, and test-real runs them on the real parts.
+REAL_ONLY = TestBackup_DuringWrites|TestBodies_SQLForm|TestCrash_(Faster|WhileCalled)|TestCrowd_Writes|TestFaults_(Booking|SameKey|SystemKilled)|TestLauncher_WorkersOutlive|TestLoad_Fails|TestRides_ThousandJoins|TestScaling_(ManyReads|CrashDuring)|TestTLS_UpWithRoles
 # The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
 REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
 # The packages whose tests take or wait longest. They are started first, so that none of them runs alone at the end.
@@ -73,13 +76,13 @@ unit: ## the packages by themselves, without the race detector and without servi
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## all tests except test-containers and test-cluster, with the race detector; those of the API also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$|^($(REAL_ONLY))' -timeout 30m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(RACED) -tags failpoint ./internal/failpoint/...
 	$(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
 	@$(MAKE) --no-print-directory test-fault # alone: its findings depend on time
 
-test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SIM_RUNS (1000) simulated runs of the system under faults, without the race detector, and the broken builds
+test-sim: ## SQL_RUNS (200) scripts of generated SQL, 300 losses of power and SIM_RUNS (300) simulated runs of the system under faults, without the race detector, and the broken builds
 	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(VETTED) -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
 	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(VETTED) -count=1 -timeout 30m -run RandomFaults ./tests/sim
 	nice -n 19 $(VETTED) -tags failpoint -timeout 30m -run Broken ./tests/sim

@@ -98,7 +98,7 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	page := filepath.Join(t.TempDir(), "page.html")
 	postgres, passwordFile := testenv.SharedPostgres(t)
-	out := run(t, "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--seed", "7", "--json", figures, "--html", page,
+	out := run(t, "--clients", "4", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--seed", "7", "--json", figures, "--html", page,
 		"--postgres", postgres, "--postgres-password-file", passwordFile)
 	text, err := os.ReadFile(figures)
 	if err != nil {

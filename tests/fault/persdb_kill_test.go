@@ -168,11 +168,11 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// persdb is killed at random moments, hundreds of times, while writers write: no acknowledged operation is lost, none
+// persdb is killed at random moments, a hundred times, while writers write: no acknowledged operation is lost, none
 // has its effect twice, the log has no gap, and the archive has the same entries at the end.
-func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
+func TestPersdb_KilledAHundredTimes_NothingLostNothingTwice(t *testing.T) {
 	t.Parallel()
-	kills, seed := 200, rand.Uint64()
+	kills, seed := 100, rand.Uint64()
 	if testing.Short() {
 		kills = 20
 	}

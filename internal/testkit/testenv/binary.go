@@ -17,8 +17,8 @@ const buildTimeout = 10 * time.Minute
 // other flags compiles all dependencies again, including SQLite's translated C.
 func RaceFlags() []string { return []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"} }
 
-// BuildBinary makes the delivered binary at target, as `make build` does, without
-// stripping it. With the tag failpoint it has failpoints; see internal/failpoint.
+// BuildBinary makes the delivered binary at target, as `make build` does. With the tag failpoint it has failpoints; see
+// internal/failpoint.
 //
 // If RIDESHARE_RACED is set, it is built with RaceFlags instead.
 func BuildBinary(target string, tags ...string) error {
@@ -30,7 +30,7 @@ func BuildBinary(target string, tags ...string) error {
 }
 
 func goBuild(target string, flags ...string) error {
-	_, err := goTool(slices.Concat([]string{"build", "-o", target}, flags, []string{program})...)
+	_, err := goTool(slices.Concat([]string{"build", "-ldflags=-s -w", "-o", target}, flags, []string{program})...)
 	return err
 }
 

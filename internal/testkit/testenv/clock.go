@@ -52,7 +52,7 @@ func BuildShifted(target string, seconds int) error {
 	if err = os.WriteFile(files, []byte(packages.String()), 0o600); err != nil {
 		return fmt.Errorf("shifted clock: %w", err)
 	}
-	_, err = goTool("tool", "link", "-importcfg", files, "-o", target, "-buildmode=exe", main)
+	_, err = goTool("tool", "link", "-s", "-w", "-importcfg", files, "-o", target, "-buildmode=exe", main)
 	return err
 }
 
