@@ -28,7 +28,7 @@ UNRACED = TestStore_PowerLoss_AtEachStepOfOpen
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers test-cluster up-cluster down-cluster fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter clean setup up down restore logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers test-cluster up-cluster down-cluster fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter nightly clean setup up down restore logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,8 +83,8 @@ test: setup services ## all tests except test-containers and test-cluster, with 
 	@$(MAKE) --no-print-directory test-fault # alone: its findings depend on time
 
 test-sim: ## SQL_RUNS (200) scripts of generated SQL, 300 losses of power and SIM_RUNS (300) simulated runs of the system under faults, without the race detector, and the broken builds
-	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(VETTED) -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
-	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(VETTED) -count=1 -timeout 30m -run RandomFaults ./tests/sim
+	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(VETTED) -count=1 -timeout 4h -run 'AnySQL|PowerLoss' ./persdb/commitlog
+	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(VETTED) -count=1 -timeout 4h -run RandomFaults ./tests/sim
 	nice -n 19 $(VETTED) -tags failpoint -timeout 30m -run Broken ./tests/sim
 
 test-real: setup services ## the API test set and some scenes of the examples on RabbitMQ, ZooKeeper and processes that have the race detector too, but for what is the same on all of them
@@ -108,14 +108,20 @@ test-short: setup ## the tests without the fault runs
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
+nightly: ## in some hours: longer runs of all tests that are random, and all mutants
+	$(MAKE) test-sim SIM_RUNS=5000 SQL_RUNS=10000
+	RIDESHARE_ANYSQL_FOR=10m RIDESHARE_CONSUMER_RESUMES=1000 $(MAKE) test-fault
+	$(MAKE) fuzz FUZZTIME=10m
+	$(MAKE) mutants
+
 mutants: services ## prove the tests: break the code in each place of tests/mutants and demand a red test; RUN=pattern for some
 	set -a; . .services/env; $(GO) run ./tests/mutants -run '$(RUN)'
 
 check: lint tidy ## format, vet, lint, import rules, go.mod
 
-lint: # it vets, too; the last folders have files of the tag
-	$(LINT) run --allow-parallel-runners ./...
-	$(LINT) run --allow-parallel-runners --build-tags failpoint ./internal/failpoint/... ./cmd/rideshare ./tests/sim
+lint: # it vets, too; only this package has a file without the tag
+	$(LINT) run --allow-parallel-runners --build-tags failpoint ./...
+	$(LINT) run --allow-parallel-runners ./internal/failpoint
 	$(LINT) fmt --diff ./...
 	cd tests/clients && $(GO) tool -modfile=../../tools/go.mod golangci-lint run --allow-parallel-runners ./...
 

@@ -53,11 +53,17 @@ func testNodeKilled(t *testing.T, nodes []*testenv.Service) {
 	m := b.DialMeter(t)
 	defer func() { _ = m.Close() }()
 	testenv.Eventually(t, patience, func() error { return depth(t, m, 2) })
+	reads = consume(t, worker, mq.ReadQ, 100)
+	for _, d := range reads.next(t, 2) { // they would expire if the node took a minute to start
+		ack(t, d)
+	}
+	_ = reads.end() // its context's error
 
 	nodes[0].Start(t)
 	back := b.member(t, "back", 0, nil)
 	testenv.Eventually(t, patience, func() error { return at(back, "publisher", nodes[0]) })
 	testenv.Eventually(t, patience, back.Ready)
+	publish(t, other, mq.ReadQ, 2)
 	publish(t, back, mq.ReadQ, 1)
 	testenv.Eventually(t, patience, func() error { return depth(t, m, 3) })
 	consume(t, worker, mq.ReadQ, 100).next(t, 3)
