@@ -66,6 +66,7 @@ func persdbKilled(t *testing.T, s *split, l *load) {
 func persdbStandsStill(t *testing.T, s *split, l *load) {
 	t.Helper()
 	before := l.sys.awaitWhole(t, 2)
+	l.persdbStops.Store(true)
 	signal(t, s.persdbCmd.Process.Pid, syscall.SIGSTOP)
 	l.awaitReadsWithoutWrites(t)
 	signal(t, s.persdbCmd.Process.Pid, syscall.SIGCONT)

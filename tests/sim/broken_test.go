@@ -40,11 +40,11 @@ func TestSystem_Broken_InvariantsNotice(t *testing.T) {
 	}
 }
 
-// Batches of runs are made until a run fails. Some promises are needed rarely: the read position matters only when the
-// answer of a commit was lost, so about one run of 60 notices that it is broken.
+// Batches of runs are made until a run fails: most promises are needed in every few runs, some rarely. The read position matters only
+// when the answer of a commit was lost, so about one run of 60 notices that it is broken.
 const (
-	batches   = 20
-	batchRuns = 40
+	batches   = 100
+	batchRuns = 8
 )
 
 // runsWith makes one batch of runs with a broken promise.
