@@ -4,12 +4,14 @@ GO       ?= go
 RACE      = -race -gcflags=modernc.org/sqlite/lib=-race=false -shuffle=on
 # For tests that CI runs after check, which vets: go test would vet each package again, and compile its dependencies for that.
 VETTED    = $(GO) test -vet=off
-# With the race detector a test would sleep for a second before it exits.
+# A process with the race detector usually sleeps for a second before it exits. The parts of a system exit one after the other, so each
+# stop would take three seconds longer.
 RACED     = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(VETTED) $(RACE)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 30s
 SIM_RUNS ?= 300
 SQL_RUNS ?= 200
+SIM_LIMIT ?= 30m
 FAULT_PARALLEL ?= 2
 # These tests take long, or measure the delivered binary, which has no race detector. TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
@@ -76,15 +78,15 @@ unit: ## the packages by themselves, without the race detector and without servi
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## all tests except test-containers and test-cluster, with the race detector; those of the API also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$|^($(REAL_ONLY))' -timeout 30m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$|^($(REAL_ONLY))' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(RACED) -tags failpoint ./internal/failpoint/...
 	$(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
 	@$(MAKE) --no-print-directory test-fault # alone: its findings depend on time
 
 test-sim: ## SQL_RUNS (200) scripts of generated SQL, 300 losses of power and SIM_RUNS (300) simulated runs of the system under faults, without the race detector, and the broken builds
-	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(VETTED) -count=1 -timeout 4h -run 'AnySQL|PowerLoss' ./persdb/commitlog
-	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(VETTED) -count=1 -timeout 4h -run RandomFaults ./tests/sim
+	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(VETTED) -count=1 -timeout $(SIM_LIMIT) -run 'AnySQL|PowerLoss' ./persdb/commitlog
+	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(VETTED) -count=1 -timeout $(SIM_LIMIT) -run RandomFaults ./tests/sim
 	nice -n 19 $(VETTED) -tags failpoint -timeout 30m -run Broken ./tests/sim
 
 test-real: setup services ## the API test set and some scenes of the examples on RabbitMQ, ZooKeeper and processes that have the race detector too, but for what is the same on all of them
@@ -109,7 +111,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
 nightly: ## in some hours: longer runs of all tests that are random, and all mutants
-	$(MAKE) test-sim SIM_RUNS=5000 SQL_RUNS=10000
+	$(MAKE) test-sim SIM_RUNS=5000 SQL_RUNS=10000 SIM_LIMIT=4h
 	RIDESHARE_ANYSQL_FOR=10m RIDESHARE_CONSUMER_RESUMES=1000 $(MAKE) test-fault
 	$(MAKE) fuzz FUZZTIME=10m
 	$(MAKE) mutants

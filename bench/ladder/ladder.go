@@ -154,7 +154,7 @@ func (s *rig) settled(ctx context.Context, r run) (figure, error) {
 	if err := s.reconcile(ctx); err != nil {
 		return figure{}, err
 	}
-	before, err := r.target.lag(ctx)
+	before, err := r.target.caughtUp(ctx) // users and rides may have written their counts since it was settled
 	if err != nil {
 		return figure{}, err
 	}

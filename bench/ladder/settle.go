@@ -58,10 +58,19 @@ func (t *target) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	return poll(ctx, startPoll, errBehind, func() (bool, error) {
-		lag, err := t.lag(ctx)
+	_, err := t.caughtUp(ctx)
+	return err
+}
+
+// caughtUp waits until no replica is behind, and returns the lag that it saw last.
+func (t *target) caughtUp(ctx context.Context) (lag uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err = poll(ctx, startPoll, errBehind, func() (bool, error) {
+		lag, err = t.lag(ctx)
 		return lag == 0, err
 	})
+	return lag, err
 }
 
 // empty removes the written rows, in chunks that any path accepts, and checks that they are gone.
