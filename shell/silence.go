@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -36,7 +37,7 @@ func (t transfers) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer s.stop()
 		return nil, s.cause(err)
 	}
-	s.timer.Stop()
+	s.answer()
 	resp.Body = received{resp.Body, s}
 	return resp, nil
 }
@@ -47,12 +48,33 @@ type silence struct {
 	end   context.CancelCauseFunc
 	timer *time.Timer  // ends ctx
 	limit atomic.Int64 // what timer was last set to
+
+	mu       sync.Mutex // guards answered, and timer before the answer
+	answered bool       // the answer has begun
 }
 
 // allow lets the server be silent for d from now on.
 func (s *silence) allow(d time.Duration) {
 	s.limit.Store(int64(d))
 	s.timer.Reset(d)
+}
+
+// allowSending is allow while the request is sent. A transport may read the end of the body after the answer has begun, which
+// changes nothing.
+func (s *silence) allowSending(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answered {
+		s.allow(d)
+	}
+}
+
+// answer notes that the answer has begun. Until it is read, the server may be silent.
+func (s *silence) answer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = true
+	s.timer.Stop()
 }
 
 // cause returns the error of a request that failed with err.
@@ -78,9 +100,9 @@ type sent struct {
 func (b sent) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		b.silence.allow(transferTimeout)
+		b.silence.allowSending(transferTimeout)
 	} else {
-		b.silence.allow(pieceTimeout)
+		b.silence.allowSending(pieceTimeout)
 	}
 	return n, err
 }

@@ -250,6 +250,37 @@ func TestTransfers_SilentServer_Fail(t *testing.T) {
 	}
 }
 
+// A transport may read the end of the request's body when the answer has begun. The silence of the server counts as before.
+func TestTransfers_BodyEndsAfterTheAnswer_SilentServerFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		client := transfersOf(tripper(func(r *http.Request) (*http.Response, error) {
+			go func() { // ends with the body
+				time.Sleep(time.Second)
+				_, _ = io.Copy(io.Discard, r.Body)
+			}()
+			answer, end := io.Pipe()
+			context.AfterFunc(r.Context(), func() { _ = end.CloseWithError(r.Context().Err()) })
+			return &http.Response{StatusCode: http.StatusOK, Body: answer}, nil
+		}))
+		resp, err := client.Post("http://orchestrator", "text/plain", strings.NewReader("SELECT 1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.ReadAll(resp.Body)
+		if took := time.Since(began); !errors.Is(err, errSilent) || took != pieceTimeout {
+			t.Errorf("got %v after %v, want %q after %v", err, took, errSilent, pieceTimeout)
+		}
+		_ = resp.Body.Close()
+	})
+}
+
+// tripper is a function as a transport.
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // A server that does not answer ends a backup, but later.
 func TestTransfers_NoAnswer_Fail(t *testing.T) {
 	t.Parallel()
