@@ -24,7 +24,7 @@ REAL_ONLY = TestBackup_DuringWrites|TestBodies_SQLForm|TestCrash_(Faster|WhileCa
 # The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
 REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
 # The packages whose tests take or wait longest. They are started first, so that none of them runs alone at the end.
-LONGEST = ./tests/e2e ./internal/mq/amqp ./persdb/pglog ./internal/coord/zookeeper ./cmd/rideshare ./tests/bench ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog
+LONGEST = ./tests/e2e ./internal/mq/amqp ./persdb/pglog ./internal/coord/zookeeper ./cmd/rideshare ./tests/bench ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog ./internal/sqlite ./tests/console ./examples/skilift ./persdb/restore
 # This test takes minutes with the race detector. test-sim runs it without.
 UNRACED = TestStore_PowerLoss_AtEachStepOfOpen
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint

@@ -38,7 +38,7 @@ func TestSystem_Broken_HistoryNotices(t *testing.T) {
 }
 
 // brokenFor is how long a broken system is attacked.
-const brokenFor = 15 * time.Second
+const brokenFor = 8 * time.Second
 
 // killBeforeAck makes the master die between its answer to a write and the acknowledgement of the message, so that the
 // next master gets the write too.

@@ -15,14 +15,12 @@ import (
 // unknown outcome.
 func TestSystem_HandOver_NoRequestFails(t *testing.T) {
 	t.Parallel()
-	on := shared(t)
+	l := startLoad(t, startSystem(t, shared(t), 2, patient))
 	for name, move := range map[string]func(t *testing.T, s *system){
 		"OnRequest": handOver,
 		"ByTerm":    terminateMaster,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := startLoad(t, startSystem(t, on, 2, patient))
 			for range 4 {
 				l.sys.awaitWhole(t, 2)
 				move(t, l.sys)
@@ -31,9 +29,9 @@ func TestSystem_HandOver_NoRequestFails(t *testing.T) {
 			if writes, reads := l.writesRefused.Load(), l.readsFailed.Load(); writes+reads > 0 {
 				t.Errorf("%d writes and %d reads failed, want none", writes, reads)
 			}
-			l.await(t, 2)
 		})
 	}
+	l.await(t, 2)
 }
 
 // handOver hands the role over by POST master: to the slave with the lowest pid, without a restart.

@@ -62,7 +62,7 @@ func (s *system) checkUntouched(t *testing.T, before cluster) {
 // doubled.
 func TestSystem_MasterStuck_Replaced(t *testing.T) {
 	t.Parallel()
-	on := shared(t)
+	l := startLoad(t, startFailable(t, shared(t), 2, busyHangs))
 	for name, c := range map[string]struct {
 		point  failpoint.Point
 		action failpoint.Action
@@ -74,16 +74,15 @@ func TestSystem_MasterStuck_Replaced(t *testing.T) {
 		"FinishStuck": {failpoint.MasterAfterBroadcast, failpoint.Pause, "finishing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := startLoad(t, startFailable(t, on, 2, busyHangs))
 			before := l.sys.awaitWhole(t, 2)
 			master := before.pids("master")[0]
 			l.sys.failpoints.Arm(t, master, c.point, c.action)
 			l.sys.awaitHung(t, master, "hung: stuck while "+c.part)
 			l.sys.awaitSuccessor(t, before)
-			l.await(t, 2)
+			l.awaitProgress(t)
 		})
 	}
+	l.await(t, 2)
 }
 
 // A slave is replaced if its reads are stuck, even though its process runs and answers. No read fails, since the other slave

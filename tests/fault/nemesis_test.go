@@ -22,7 +22,7 @@ const (
 	// nemesisEnv names the variable for the seed, which repeats the faults of a run.
 	nemesisEnv = "RIDESHARE_FAULT_SEED"
 	// nemesisFor is how long the faults go on.
-	nemesisFor = 75 * time.Second
+	nemesisFor = 60 * time.Second
 )
 
 // nemesisSeed is the seed to use, from the environment or a new one.

@@ -179,11 +179,10 @@ func (s *system) withoutLog(pid int) sign {
 // again, and for a slave.
 func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
 	t.Parallel()
+	sys, n := startNetworked(t, 2)
+	l := startLoad(t, sys)
 	for _, role := range []string{"master", "slave"} {
 		t.Run(role, func(t *testing.T) {
-			t.Parallel()
-			sys, n := startNetworked(t, 2)
-			l := startLoad(t, sys)
 			victim := sys.awaitWhole(t, 2).pids(role)[0]
 			n.broker.Only(victim)
 			n.broker.Cut()
@@ -197,32 +196,31 @@ func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
 			sys.awaitWhole(t, 2)
 			l.awaitProgress(t)
 			n.broker.Heal()
-			l.await(t, 2)
 		})
 	}
+	l.await(t, 2)
 }
 
 // persdb's answers to the master are lost, from the start or in the middle of an answer. A write that was committed without
 // an answer gets its answer on the next try, and is executed once.
 func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(n *testenv.Network, master int){
-		"Stalled": func(n *testenv.Network, master int) {
-			n.Only(master)
-			n.Stall(testenv.ToClient)
-		},
-		"InTheMiddle": func(n *testenv.Network, _ int) { n.Limit(testenv.ToClient, 100) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sys, n := startNetworked(t, 2)
-			l := startLoad(t, sys)
-			lose(n.persdb, sys.awaitWhole(t, 2).pids("master")[0])
-			awaitMore(t, "refused writes", &l.writesRefused, 4)
-			n.persdb.Heal()
-			l.await(t, 2)
-		})
-	}
+	sys, n := startNetworked(t, 2)
+	l := startLoad(t, sys)
+	t.Run("InTheMiddle", func(t *testing.T) {
+		n.persdb.Limit(testenv.ToClient, 100)
+		awaitMore(t, "refused writes", &l.writesRefused, 4)
+		n.persdb.Heal()
+		sys.awaitWhole(t, 2)
+		l.awaitProgress(t)
+	})
+	t.Run("Stalled", func(t *testing.T) {
+		n.persdb.Only(sys.awaitWhole(t, 2).pids("master")[0])
+		n.persdb.Stall(testenv.ToClient)
+		awaitMore(t, "refused writes", &l.writesRefused, 4)
+		n.persdb.Heal()
+	})
+	l.await(t, 2)
 }
 
 // wantSlowReads fails the test unless each read that a worker answers takes at least that long: otherwise the fault had no

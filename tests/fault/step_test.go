@@ -16,27 +16,27 @@ import (
 // slaves, these notice the gap and become equal by themselves.
 func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
-	on := shared(t)
+	l := startLoad(t, startFailable(t, shared(t), 2))
 	for _, step := range []failpoint.Point{
 		failpoint.MasterTaken, failpoint.MasterBeforeCommit, failpoint.MasterAfterCommit,
 		failpoint.MasterAfterBroadcast, failpoint.MasterAfterReply,
 	} {
 		t.Run(string(step), func(t *testing.T) {
-			t.Parallel()
-			l := startLoad(t, startFailable(t, on, 2))
 			before := l.sys.awaitWhole(t, 2)
 			l.sys.failpoints.Arm(t, before.pids("master")[0], step, failpoint.Kill)
 			l.sys.awaitSuccessor(t, before)
-			l.await(t, 2)
+			l.awaitProgress(t)
 		})
 	}
+	l.await(t, 2)
 }
 
 // persdb dies under load before and after the append to the log and the COMMIT of the tables, or one of these fails.
 // persdb is started again, and every acknowledged write is there once.
 func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
-	on := shared(t)
+	sys := startFailable(t, shared(t), 2)
+	l := startLoad(t, sys)
 	for name, fault := range map[string]struct {
 		at   failpoint.Point
 		does failpoint.Action
@@ -49,9 +49,6 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 		"AnswerLost":       {failpoint.PersdbAfterCommit, failpoint.Error},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sys := startFailable(t, on, 2)
-			l := startLoad(t, sys)
 			persdb := sys.persdb(t)
 			sys.failpoints.Arm(t, persdb, fault.at, fault.does)
 			if fault.does == failpoint.Kill {
@@ -60,9 +57,11 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 				sys.failpoints.AwaitHit(t, persdb, fault.at)
 				sys.failpoints.Disarm(t, persdb, fault.at)
 			}
-			l.await(t, 2)
+			sys.awaitWhole(t, 2)
+			l.awaitProgress(t)
 		})
 	}
+	l.await(t, 2)
 }
 
 // A commit takes longer than the master waits for it, and succeeds all the same: it has its effect once, and the write
@@ -85,14 +84,12 @@ func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
 // is left without a role.
 func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
 	t.Parallel()
-	on := shared(t)
+	sys := startFailable(t, shared(t), 2)
+	l := startLoad(t, sys)
 	for _, step := range []failpoint.Point{
 		failpoint.WorkerAssigned, failpoint.WorkerEpochTaken, failpoint.WorkerBeforeRegister, failpoint.WorkerBeforeConsume,
 	} {
 		t.Run(string(step), func(t *testing.T) {
-			t.Parallel()
-			sys := startFailable(t, on, 2)
-			l := startLoad(t, sys)
 			before := sys.awaitWhole(t, 2)
 			successor := before.pids("slave")[0]
 			sys.failpoints.Arm(t, successor, step, failpoint.Kill)
@@ -102,9 +99,10 @@ func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
 			if after.Epoch < before.Epoch+2 {
 				t.Errorf("got epoch %d after %d, want one for the successor and one for its successor", after.Epoch, before.Epoch)
 			}
-			l.await(t, 2)
+			l.awaitProgress(t)
 		})
 	}
+	l.await(t, 2)
 }
 
 // The orchestrator dies at each step of a change of role: started again on the same data, it makes
