@@ -33,8 +33,9 @@ func TestDispatcher_Read_FullQueueRefusesAtOnce(t *testing.T) {
 		if a := <-answers; a.name != "4" || dbaas.CodeOf(a.err) != dbaas.CodeUnavailable {
 			t.Errorf("got %+v, want the last one refused", a)
 		}
-		(<-messages).all()
-		(<-messages).all()
+		for range 3 { // messages
+			(<-messages).all()
+		}
 		for range 4 {
 			if a := <-answers; a.err != nil {
 				t.Errorf("read %s: %v", a.name, a.err)

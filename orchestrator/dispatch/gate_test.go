@@ -112,7 +112,7 @@ func TestDispatcher_Gate_LargerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, messages, closed := gated(t)
 		sent, waits := make(chan answer, 3), make(chan answer, 1)
-		for range 3 { // three quarters of the limit
+		for range 2 { // half of the limit
 			ask(t.Context(), d, read("a"), sent)
 			(<-messages).reply(false)
 		}

@@ -48,11 +48,15 @@ func (l *lane[Q, R]) openWindows(now time.Time) {
 	l.arm()
 }
 
-// room returns how many more requests may be handed over. A quarter of the lane's limit is reserved for requests that
-// wait, so that a full lane always has some that can be refused to make room for other users.
+// reserved is the part of a small lane limit for requests that wait: fewer could all be those of a user who sends little.
+const reserved = 16
+
+// room returns how many more requests may be handed over. A quarter of the lane's limit, or 16 of a small limit but at most
+// half of it, is reserved for requests that wait. So a full lane always has some that can be refused to make room for other
+// users.
 func (l *lane[Q, R]) room() int {
 	limit := l.limit.Limit()
-	return limit - limit/4 - int(l.handed.Load())
+	return limit - max(limit/4, min(limit/2, reserved)) - int(l.handed.Load())
 }
 
 // take moves waiting requests into win, within the bounds of a message. It ends requests whose deadline is over: their
