@@ -63,9 +63,15 @@ word() {
 # set_to SERVER SETTING VALUE changes a setting, also for later restarts. It returns when new connections have the value; by then all
 # processes have been notified.
 set_to() {
-  local value=${3//\'/\'\'}
-  [ "$(ask "$1" "SELECT current_setting('$2')")" != "$3" ] || return 0
-  [ "$(ask "$1" "ALTER SYSTEM SET $2 = '$value'; SELECT pg_reload_conf()")" = t ]
+  local value=${3//\'/\'\'} changed
+  changed=$(ask "$1" "SELECT current_setting('$2') = '$value' AS same \gset
+    \if :same
+    \else
+      ALTER SYSTEM SET $2 = '$value';
+      SELECT pg_reload_conf();
+    \endif")
+  [ -n "$changed" ] || return 0
+  [ "$changed" = t ]
   await "$1" "SELECT current_setting('$2') = '$value'" "$2 does not change: is it set on the command line?"
 }
 

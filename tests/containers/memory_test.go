@@ -16,7 +16,7 @@ import (
 
 const (
 	// bombRounds is how often each bomb is sent by each of bombers at once.
-	bombRounds = 3
+	bombRounds = 2
 	bombers    = 8
 	// Point reads while others send bombs are answered with 200 within besideMost, their deadline. The number of those that
 	// take longer than besideLimit is logged.
