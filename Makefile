@@ -95,7 +95,7 @@ test-real: setup services ## the API test set and some scenes of the examples on
 	  $(RACED) -skip '^($(LOAD)|$(DELIVERED))$$|^($(APART))' -count=1 -timeout 30m ./tests/e2e && \
 	  $(RACED) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
 
-test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 15 minutes
+test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 11 minutes
 	set -a; . .services/env; RIDESHARE_RACED=1 $(RACED) -count=1 -v -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
