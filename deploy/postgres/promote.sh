@@ -64,13 +64,14 @@ word() {
 # processes have been notified.
 set_to() {
   local value=${3//\'/\'\'} changed
-  changed=$(ask "$1" "SELECT current_setting('$2') = '$value' AS same \gset
-    \if :same
-    \else
+  changed=$(ask "$1" "SELECT current_setting('$2') <> '$value' AS differs \gset
+    \if :differs
       ALTER SYSTEM SET $2 = '$value';
       SELECT pg_reload_conf();
+    \else
+      \echo same
     \endif")
-  [ -n "$changed" ] || return 0
+  [ "$changed" != same ] || return 0
   [ "$changed" = t ]
   await "$1" "SELECT current_setting('$2') = '$value'" "$2 does not change: is it set on the command line?"
 }

@@ -18,7 +18,7 @@ import (
 func (c *trio) standbys() (first, last, stop string) {
 	first, last = min(c.first.URL, c.second.URL), max(c.first.URL, c.second.URL)
 	_, port, _ := strings.Cut(last, ":")
-	return first, last, "-p " + port + " SELECT current_setting('primary_conninfo') = "
+	return first, last, "-p " + port + " SELECT current_setting('primary_conninfo') <> "
 }
 
 // The primary was only paused, and the script died after it had stopped replication. The same words make the standbys follow the

@@ -207,19 +207,21 @@ func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 	t.Parallel()
 	sys, n := startNetworked(t, 2)
 	l := startLoad(t, sys)
-	t.Run("InTheMiddle", func(t *testing.T) {
-		n.persdb.Limit(testenv.ToClient, 100)
-		awaitMore(t, "refused writes", &l.writesRefused, 4)
-		n.persdb.Heal()
-		sys.awaitWhole(t, 2)
-		l.awaitProgress(t)
-	})
-	t.Run("Stalled", func(t *testing.T) {
-		n.persdb.Only(sys.awaitWhole(t, 2).pids("master")[0])
-		n.persdb.Stall(testenv.ToClient)
-		awaitMore(t, "refused writes", &l.writesRefused, 4)
-		n.persdb.Heal()
-	})
+	for name, lose := range map[string]func(n *testenv.Network, master int){
+		"Stalled": func(n *testenv.Network, master int) {
+			n.Only(master)
+			n.Stall(testenv.ToClient)
+		},
+		"InTheMiddle": func(n *testenv.Network, _ int) { n.Limit(testenv.ToClient, 100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			lose(n.persdb, sys.awaitWhole(t, 2).pids("master")[0])
+			awaitMore(t, "refused writes", &l.writesRefused, 4)
+			n.persdb.Heal()
+			sys.awaitWhole(t, 2)
+			l.awaitProgress(t)
+		})
+	}
 	l.await(t, 2)
 }
 
