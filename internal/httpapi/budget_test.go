@@ -20,7 +20,7 @@ import (
 
 const mib = 1 << 20
 
-// gauge counts the body bytes read by requests that are not answered yet, and their maximum so far.
+// gauge counts the body bytes read by handlers that have not returned yet, and their maximum so far.
 type gauge struct{ now, most atomic.Int64 }
 
 func (g *gauge) add(n int64) {
@@ -30,18 +30,20 @@ func (g *gauge) add(n int64) {
 
 // countedBody counts the bytes read from it.
 type countedBody struct {
-	io.Reader
+	io.ReadCloser
 	gauge *gauge
 	read  int64
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	b.gauge.add(int64(n))
 	return n, err
 }
-func (b *countedBody) Close() error { return nil }
+
+// drop counts the bytes no longer.
+func (b *countedBody) drop() { b.gauge.add(-b.read) }
 
 // busy is an API whose requests read their body and then take as long as work does.
 type busy struct {
@@ -52,6 +54,9 @@ type busy struct {
 func newBusy(budget int64, work func(c echo.Context, body []byte) error) *busy {
 	b := &busy{api: httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), MaxBody: budget, Budget: httpapi.NewBudget(budget)})}
 	b.api.Handle(http.MethodPost, "/", func(c echo.Context) error {
+		counted := &countedBody{ReadCloser: c.Request().Body, gauge: &b.gauge}
+		defer counted.drop() // before the budget gets the room back
+		c.Request().Body = counted
 		body, err := httpapi.ReadBody(c.Response(), c.Request())
 		if err != nil {
 			return err
@@ -64,14 +69,12 @@ func newBusy(budget int64, work func(c echo.Context, body []byte) error) *busy {
 // post sends a body of n bytes, without its length if it is chunked.
 func (b *busy) post(t *testing.T, n int64, chunked bool) *httptest.ResponseRecorder {
 	t.Helper()
-	body := &countedBody{Reader: io.LimitReader(zeros{}, n), gauge: &b.gauge}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.LimitReader(zeros{}, n))
 	if r.ContentLength = n; chunked {
 		r.ContentLength = -1
 	}
 	w := httptest.NewRecorder()
 	b.api.ServeHTTP(w, r)
-	b.gauge.add(-body.read)
 	return w
 }
 

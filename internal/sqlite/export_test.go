@@ -13,6 +13,9 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
+// WatchEvery is the interval of the watchdog's checks.
+const WatchEvery = watchEvery
+
 // Kept returns how many client statements c keeps.
 func Kept(c *Conn) int { return len(c.guarded) }
 
