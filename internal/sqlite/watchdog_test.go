@@ -23,7 +23,7 @@ func TestOptions_OnStuck(t *testing.T) {
 	}
 	began := time.Now()
 	list := statements("SELECT 1", "SELECT 2, block()")
-	for i, limit := range []time.Duration{time.Minute, 200 * time.Millisecond} {
+	for i, limit := range []time.Duration{time.Minute, 2 * time.Second} {
 		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: list[i : i+1], Deadline: time.Now().Add(limit)}
 		if _, err := c.AppendRead(nil, &r, replication.ReadGuard); err != nil && i == 0 {
 			t.Fatal(err)

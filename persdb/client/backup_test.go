@@ -11,20 +11,14 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/rideschema"
 	"rideshare/internal/testkit/storetest"
-	"rideshare/persdb/commitlog"
 	"rideshare/persdb/server"
 )
 
 // Through server and client a backup and the text of a file arrive whole, with the head and the
 // reason of a refusal, and the commit of a load may take longer than others.
 func TestClient_BackupAndLoad(t *testing.T) {
-	s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := openStore(t)
 	c := to(t, server.New(s, slog.New(slog.DiscardHandler)))
 	op := storetest.Op(1, "CREATE TABLE a(b); INSERT INTO a VALUES(1),(2);")
 	op.Load, op.Deadline = dbaas.LoadText, time.Now().Add(time.Minute)

@@ -6,20 +6,14 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/rideschema"
 	"rideshare/internal/testkit/storetest"
-	"rideshare/persdb/commitlog"
 	"rideshare/persdb/server"
 )
 
 // Through server and client a page of changes is what the store returns: with the parts for the feed, in the size that was
 // asked for, and with the bounds of the log where it is gone.
 func TestClient_Changes(t *testing.T) {
-	s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := openStore(t)
 	c := to(t, server.New(s, slog.New(slog.DiscardHandler)))
 	epoch := storetest.Claim(t, c)
 	for i, name := range []string{"ann", "bob", "cat"} {

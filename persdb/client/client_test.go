@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/wire"
 	"rideshare/persdb/client"
 	"rideshare/persdb/server"
@@ -167,15 +167,7 @@ func (w without) WriteHeader(status int) {
 
 // If no server listens, certainly nothing was done.
 func TestClient_NobodyListens_Unavailable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, call := range calls(t.Context(), newClient(t, "http://"+addr)) {
+	for name, call := range calls(t.Context(), newClient(t, "http://"+testenv.FreeAddress(t))) {
 		if err := call(); dbaas.CodeOf(err) != dbaas.CodeUnavailable || !errors.Is(err, dbaas.ErrUnreachable) {
 			t.Errorf("%s: got %v, want code %q, caused by %v", name, err, dbaas.CodeUnavailable, dbaas.ErrUnreachable)
 		}

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"log/slog"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -20,30 +19,28 @@ var (
 	_ storetest.Store = (*client.Client)(nil)
 )
 
+// openStore opens a store with limits so long that no operation fails because the machine is busy.
+func openStore(t *testing.T) *commitlog.Store {
+	t.Helper()
+	s, err := commitlog.Open(t.Context(), commitlog.Config{
+		Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1,
+		StatementLimit: time.Minute, OperationLimit: time.Minute, SharedLimit: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 // Through server and client the store keeps all its guarantees.
 func TestClient_Suite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		t.Helper()
-		s, err := commitlog.Open(t.Context(), commitlog.Config{
-			Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1, SharedLimit: time.Minute,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		web := httptest.NewServer(server.New(s, slog.New(slog.DiscardHandler)))
-		c, err := client.New(client.Config{URL: web.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-			web.Close()
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return c
+		return to(t, server.New(openStore(t), slog.New(slog.DiscardHandler)))
 	})
 }

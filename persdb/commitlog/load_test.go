@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -254,16 +255,22 @@ func TestStore_Load_IsCommittedAlone(t *testing.T) {
 // A load that takes too long leaves nothing, and its answer comes before its deadline.
 func TestStore_Load_HasATimeLimit(t *testing.T) {
 	t.Parallel()
-	s := open(t, commitlog.Config{})
-	op := loading(1, dbaas.LoadText, "CREATE TABLE x(a); "+strings.Repeat("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<200000) INSERT INTO x SELECT max(i) FROM n;", 1000))
-	op.Deadline = time.Now().Add(dbaas.LoadGrace + 300*time.Millisecond)
-	r := storetest.Commit(t, s, storetest.Claim(t, s), op).Results[0]
-	if time.Now().After(op.Deadline) || len(r.Statements) != 1 || r.Statements[0].Message != "execute timeout" {
-		t.Errorf("got %+v, %v before the deadline", r, time.Until(op.Deadline))
-	}
-	if left := tablesAmong(t, s, "x"); left != "" {
-		t.Errorf("the table %s is left", left)
-	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := reopen(t, commitlog.Config{Dir: dir})
+		epoch := storetest.Claim(t, s)
+		s.Pace(func() { time.Sleep(2 * time.Millisecond) }) // nothing else takes time here
+		op := loading(1, dbaas.LoadText, "CREATE TABLE x(a); "+strings.Repeat("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<200000) INSERT INTO x SELECT max(i) FROM n;", 1000))
+		op.Deadline = time.Now().Add(dbaas.LoadGrace + 300*time.Millisecond)
+		r := storetest.Commit(t, s, epoch, op).Results[0]
+		if time.Now().After(op.Deadline) || len(r.Statements) != 1 || r.Statements[0].Message != "execute timeout" {
+			t.Errorf("got %+v, %v before the deadline", r, time.Until(op.Deadline))
+		}
+		if left := tablesAmong(t, s, "x"); left != "" {
+			t.Errorf("the table %s is left", left)
+		}
+		closeStore(t, s)
+	})
 }
 
 // At most two backups exist at a time; their files go when they are closed, and at the next start

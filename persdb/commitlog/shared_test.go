@@ -160,7 +160,8 @@ func TestStore_SharedLog_TakingOverHoldsNoLock(t *testing.T) {
 type turnLog struct {
 	*farLog
 
-	active bool // guarded by mu
+	active bool       // guarded by mu
+	held   nanos.Bool // its process does not follow
 }
 
 func (l *turnLog) Head(ctx context.Context) (commitlog.Bounds, error) {
@@ -170,7 +171,13 @@ func (l *turnLog) Head(ctx context.Context) (commitlog.Bounds, error) {
 	return l.farLog.Head(ctx)
 }
 
-func (l *turnLog) Look(ctx context.Context) (commitlog.Bounds, error) { return l.farLog.Head(ctx) }
+func (l *turnLog) Look(ctx context.Context) (commitlog.Bounds, error) {
+	b, err := l.farLog.Head(ctx)
+	if l.held.Load() {
+		return commitlog.Bounds{}, errAway
+	}
+	return b, err
+}
 
 func (l *turnLog) Check(context.Context) error {
 	l.mu.Lock()
@@ -197,11 +204,14 @@ func TestStore_SharedLog_GoesOnWithoutNewestEntries(t *testing.T) {
 			a := openShared(t, far)
 			epoch := storetest.Claim(t, a)
 			storetest.Commit(t, a, epoch, op(1, ann))
-			short := openShared(t, &turnLog{farLog: far})
+			behind := &turnLog{farLog: far}
+			short := openShared(t, behind)
+			behind.held.Store(true)
 			storetest.Commit(t, a, epoch, op(2, bob))
 			cfg := commitlog.Config{Dir: t.TempDir(), Shared: true, OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return &turnLog{farLog: far}, nil }}
 			long := reopen(t, cfg)
 			far.loseLast()
+			behind.held.Store(false)
 			if err := short.TakeOver(t.Context()); err != nil {
 				t.Fatalf("the store with what the log has: %v", err)
 			}
@@ -275,6 +285,10 @@ func TestStore_SharedLog_HangsWhileItFollows(t *testing.T) {
 	}
 	if page, err := s.Log(t.Context(), 1, 0); err != nil || len(page.Entries) != 0 {
 		t.Errorf("after a look: got %d entries, %v, want none", len(page.Entries), err)
+	}
+	select {
+	case <-hangs.looks: // the second attempt shall hang
+	default: // it has its look, and began before elapsed changes
 	}
 	elapsed.Store(int64(2 * time.Second))
 	if _, err := s.Log(t.Context(), 1, 0); dbaas.CodeOf(err) != dbaas.CodeUnavailable {

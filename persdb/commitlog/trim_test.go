@@ -262,7 +262,7 @@ func TestStore_Trim_Bytes(t *testing.T) {
 // A log that grows past twice its bytes is trimmed without waiting for the next periodic check.
 func TestStore_Trim_TooLongIsTrimmedAtOnce(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir(), TrimEvery: time.Hour, Retain: commitlog.Retention{Bytes: 10_000}}
-	s, err := commitlog.Open(t.Context(), app(cfg))
+	s, err := commitlog.Open(t.Context(), unhurried(app(cfg)))
 	if err != nil {
 		t.Fatal(err)
 	}

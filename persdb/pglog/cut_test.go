@@ -31,11 +31,12 @@ func openOnWires(t *testing.T) *wires {
 	p := pgtest.Shared(t)
 	w := &wires{place: p, first: testenv.NewNetwork(t, p.Primary(t)), second: testenv.NewNetwork(t, p.Primary(t))}
 	w.name = "wires-" + t.Name()
-	cfg := config(p).Slow()
+	cfg := config(p).Patient()
 	cfg.URL = p.Through(t, w.first.Addr(), w.second.Addr()) + "&application_name=" + w.name
 	w.log = open(t, cfg)
 	w.epoch = claim(t, w.log)
 	mustAppend(t, w.log, record(1, w.epoch, "one"))
+	w.log.BeSlow()
 	return w
 }
 
@@ -83,8 +84,8 @@ func TestLog_PrimarySilent_ShortCallsFindTheNext(t *testing.T) {
 	w := openOnWires(t)
 	w.first.Reset()
 	w.first.Cut()
-	testenv.Eventually(t, time.Minute, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	testenv.Eventually(t, soon, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err := w.log.Head(ctx)
 		return err

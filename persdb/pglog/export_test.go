@@ -25,6 +25,16 @@ func (c Config) Slow() Config {
 	return c
 }
 
+// BeSlow makes an open log the same as if it had been opened with Slow. Until then it can be Patient.
+func (l *Log) BeSlow() {
+	l.turn <- struct{}{}
+	defer l.give()
+	for _, s := range l.servers {
+		s.limit, s.least, s.silence, s.silent = slow, slow, time.Hour, time.Time{}
+	}
+	l.session.least = slow
+}
+
 // WasSilent reports whether the log has found its first server silent.
 func (l *Log) WasSilent() bool {
 	l.turn <- struct{}{}

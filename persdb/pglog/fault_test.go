@@ -109,7 +109,7 @@ func storeWithPausedStandby(t *testing.T, pair *testenv.Postgres) {
 	t.Helper()
 	s := storeOn(t, t.TempDir(), config(pgtest.In(t, pair)).Slow())
 	closed(t, s)
-	by := dbaas.Leadership{Epoch: storetest.Claim(t, s)}
+	by := dbaas.Leadership{Epoch: claimStore(t, s)}
 	first, second := storetest.Op(1, "INSERT INTO users VALUES('ann','x')"), storetest.Op(2, "INSERT INTO users VALUES('bob','x')")
 	resume := pause(t, pair.Standby)
 	for range 3 {
@@ -157,6 +157,17 @@ func wantOwed(t *testing.T, l *pglog.Log, epoch dbaas.Epoch, resume func()) {
 	wantRecords(t, l, record(1, epoch, "one"), record(2, epoch, "two"))
 }
 
+// wantPrimaryHead waits until the primary has committed this head.
+func wantPrimaryHead(t *testing.T, p *pgtest.Place, want string) {
+	t.Helper()
+	testenv.Eventually(t, soon, func() error {
+		if got := p.Value(t, "SELECT head FROM log_meta"); got != want {
+			return fmt.Errorf("got head %s in the primary, want %s", got, want)
+		}
+		return nil
+	})
+}
+
 // waitCancelled: a commit whose wait for the standby is cancelled succeeds with a warning. It does not count until the
 // standby has it.
 func waitCancelled(t *testing.T, pair *testenv.Postgres) {
@@ -168,9 +179,7 @@ func waitCancelled(t *testing.T, pair *testenv.Postgres) {
 		t.Fatal("the wait was not cancelled")
 	}
 	wantCode(t, <-appended, dbaas.CodeUnknown)
-	if got := p.Value(t, "SELECT head FROM log_meta"); got != "2" {
-		t.Errorf("got head %s in the primary, want 2: the commit succeeds", got)
-	}
+	wantPrimaryHead(t, p, "2") // the commit succeeds
 	wantOwed(t, l, epoch, resume)
 }
 
@@ -182,12 +191,7 @@ func settingEmptied(t *testing.T, pair *testenv.Postgres) {
 	appended, _ := appendWaiting(t, l, p, epoch)
 	p.Set(t, "synchronous_standby_names", "")
 	wantCode(t, <-appended, dbaas.CodeUnknown)
-	testenv.Eventually(t, soon, func() error {
-		if got := p.Value(t, "SELECT head FROM log_meta"); got != "2" {
-			return fmt.Errorf("got head %s, want 2", got)
-		}
-		return nil
-	})
+	wantPrimaryHead(t, p, "2")
 	wantRefused(t, dbaas.CodeUnavailable, "synchronous_standby_names", func() error {
 		_, err := l.Head(t.Context())
 		return err

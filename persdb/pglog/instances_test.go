@@ -56,14 +56,35 @@ type following struct {
 }
 
 // Log waits until the store shows the log.
-func (s following) Log(ctx context.Context, after dbaas.Seq, patience time.Duration) (page dbaas.Page, err error) {
-	testenv.Eventually(s.t, soon, func() error {
-		if page, err = s.Store.Log(ctx, after, patience); dbaas.IsNotActive(err) {
+func (s following) Log(ctx context.Context, after dbaas.Seq, patience time.Duration) (dbaas.Page, error) {
+	return onceFollowing(s.t, func() (dbaas.Page, error) { return s.Store.Log(ctx, after, patience) })
+}
+
+// Snapshot waits until the store gives a snapshot.
+func (s following) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	return onceFollowing(s.t, func() (*dbaas.Snapshot, error) { return s.Store.Snapshot(ctx) })
+}
+
+func onceFollowing[T any](t *testing.T, ask func() (T, error)) (out T, err error) {
+	t.Helper()
+	testenv.Eventually(t, soon, func() error {
+		if out, err = ask(); dbaas.IsNotActive(err) {
 			return err
 		}
 		return nil
 	})
-	return page, err
+	return out, err
+}
+
+// claimStore claims an epoch of a store whose statements may take too long on a busy machine.
+func claimStore(t *testing.T, s *commitlog.Store) dbaas.Epoch {
+	t.Helper()
+	var epoch dbaas.Epoch
+	testenv.Eventually(t, soon, func() (err error) {
+		epoch, err = s.Claim(t.Context())
+		return err
+	})
+	return epoch
 }
 
 // An instance that is not active refuses what decides, serves what it has, follows, and takes over with all of it, under
@@ -79,7 +100,7 @@ func TestStore_Instances_TakeOver(t *testing.T) {
 	if page, err := (following{b, t}).Log(t.Context(), 0, 0); err != nil || len(page.Entries) != 1 {
 		t.Errorf("log of the second: got %d entries, %v, want 1", len(page.Entries), err)
 	}
-	storetest.NewReplica(t, b).Follow(t, following{b, t})
+	storetest.NewReplica(t, following{b, t}).Follow(t, following{b, t})
 	if err := b.TakeOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +256,7 @@ func TestStore_Instances_HeadHasWhatOthersShow(t *testing.T) {
 	cfg := config(p).Slow()
 	cfg.URL = p.Through(t, wire.Addr())
 	a := instances(t, 1, cfg)[0]
-	by := storetest.Claim(t, a)
+	by := claimStore(t, a)
 	b := storeOn(t, t.TempDir(), config(p))
 	closed(t, b)
 	testenv.Eventually(t, soon, func() error {

@@ -22,11 +22,11 @@ func TestLimit_GrowsWithTheBytes(t *testing.T) {
 	}
 }
 
-// claimed opens a log and claims an epoch.
+// claimed opens a log that is patient, and claims an epoch.
 func claimed(t *testing.T, cfg Config) (*Log, dbaas.Epoch) {
 	t.Helper()
 	cfg.Log = slog.New(slog.DiscardHandler)
-	l, err := Open(t.Context(), cfg, dbaas.NewClusterID())
+	l, err := Open(t.Context(), cfg.Patient(), dbaas.NewClusterID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,8 @@ func claimed(t *testing.T, cfg Config) (*Log, dbaas.Epoch) {
 func TestLog_UnknownAppend_IsOwed(t *testing.T) {
 	p := pgtest.Shared(t)
 	first, second := testenv.NewNetwork(t, p.Primary(t)), testenv.NewNetwork(t, p.Primary(t))
-	l, epoch := claimed(t, Config{URL: p.Through(t, first.Addr(), second.Addr()), PasswordFile: p.PasswordFile, least: slow, connect: slow})
+	l, epoch := claimed(t, Config{URL: p.Through(t, first.Addr(), second.Addr()), PasswordFile: p.PasswordFile})
+	l.BeSlow()
 	const size = 100_000
 	first.Stall(testenv.ToClient)
 	r := commitlog.Record{Entry: dbaas.Entry{Seq: 1, Epoch: epoch}, Operations: make([]byte, size)}
@@ -63,7 +64,7 @@ func TestLog_UnknownAppend_IsOwed(t *testing.T) {
 	}
 }
 
-// A trim gets time for the bytes that it removes. The trigger stands for the time that these take.
+// A trim gets time for the bytes that it removes. The trigger stands for the time that these take: more than any statement may take.
 func TestLog_LargeTrim_IsGivenTime(t *testing.T) {
 	p := pgtest.Shared(t)
 	l, epoch := claimed(t, Config{URL: p.URL, PasswordFile: p.PasswordFile})
@@ -74,9 +75,11 @@ func TestLog_LargeTrim_IsGivenTime(t *testing.T) {
 	}
 	p.Exec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NULL; END';
 		CREATE TRIGGER wait BEFORE DELETE ON log FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
-	if err := l.Trim(t.Context(), 1, 80<<20); err != nil {
-		t.Error(err)
+	l.session.least = least
+	if err := l.Trim(t.Context(), 1, 800<<20); err != nil {
+		t.Fatal(err)
 	}
+	l.session.least = patient
 	if b, failed := l.Head(t.Context()); failed != nil || b.Trimmed != 1 {
 		t.Errorf("got %+v and %v, want entry 1 trimmed", b, failed)
 	}
