@@ -3,8 +3,8 @@ package apicount_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"rideshare/internal/testkit/testenv"
 )
 
 // A closed counter leaves no goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.NoLeaksMain(m) }

@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"rideshare/internal/dbaas"
 	"rideshare/internal/lifeline"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch"
 )
 
@@ -52,7 +51,7 @@ func StubWorker(listener net.Listener) int {
 // env runs the worker.
 func Main(m *testing.M, env string) {
 	if os.Getenv(env) == "" {
-		goleak.VerifyTestMain(m)
+		testenv.NoLeaksMain(m)
 		return
 	}
 	listener, err := lifeline.Listener()

@@ -58,6 +58,14 @@ func hold(tb testing.TB, port int) bool {
 		_ = f.Close() // the error of the lock says enough.
 		return false
 	}
+	locked, err := f.Stat()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(locked, there) {
+		_ = f.Close() // another test had the port, and has removed this file since.
+		return false
+	}
 	tb.Cleanup(func() { _ = errors.Join(os.Remove(path), f.Close()) }) // a file that stays is not locked.
 	return true
 }
