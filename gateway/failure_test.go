@@ -22,9 +22,25 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
+// serveAt serves handler at an address.
+func serveAt(t *testing.T, addr string, handler http.Handler) *httptest.Server {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(handler)
+	_ = s.Listener.Close() // It made one of its own.
+	s.Listener = listener
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
 // Requests go around the instances in turn, past those that take no connection.
 func TestGateway_RoundRobinSkipsDead(t *testing.T) {
-	one, two, three := instance(t, "one"), instance(t, "two"), instance(t, "three")
+	one, three := instance(t, "one"), instance(t, "three")
+	two := serveAt(t, testenv.FreeAddress(t), instance(t, "two").Config.Handler)
 	s := newGateway(t, gateway.Config{Users: []string{one.URL, two.URL, three.URL}, Rides: []string{one.URL}})
 	hits := func(n int) map[string]int {
 		seen := map[string]int{}
@@ -77,20 +93,12 @@ func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 	if n := hits(); n != 0 {
 		t.Errorf("dead: got %d hits", n)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := httptest.NewUnstartedServer(handler)
-	_ = back.Listener.Close() // It made one of its own.
-	back.Listener = listener
-	back.Start()
-	t.Cleanup(back.Close)
+	serveAt(t, addr, handler)
 	if n := hits(); n != 0 {
 		t.Errorf("back, but not yet tried again: got %d hits", n)
 	}
-	now.Add(60)
 	testenv.Eventually(t, time.Minute, func() error {
+		now.Add(60)
 		if n := hits(); n != 2 {
 			return fmt.Errorf("later: got %d hits of 4, want 2", n)
 		}
@@ -107,7 +115,7 @@ func TestGateway_OrderFirst(t *testing.T) {
 		for range 4 {
 			var g got
 			if err := json.Unmarshal([]byte(apitest.Do(t, "PUT", s.URL+"/api/v1/users", "body").Body), &g); err != nil || g.Body != "body" {
-				t.Fatalf("got body %q (%v), want it to survive the dead instance", g.Body, err)
+				return fmt.Errorf("got body %q (%v), want it to survive the dead instance", g.Body, err) //nolint:errorlint // err may be nil
 			}
 			if g.Instance != want {
 				return fmt.Errorf("got %s, want %s", g.Instance, want)
@@ -118,21 +126,14 @@ func TestGateway_OrderFirst(t *testing.T) {
 	if err := serves("second"); err != nil {
 		t.Error(err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := httptest.NewUnstartedServer(handler)
-	_ = back.Listener.Close() // It made one of its own.
-	back.Listener = listener
-	back.Start()
-	t.Cleanup(back.Close)
+	serveAt(t, addr, handler)
 	testenv.Eventually(t, time.Minute, func() error { return serves("first") })
 }
 
 // With the order first, a paused instance leaves the write that it holds unknown, and nothing sends it again. Further requests go
 // to the next instance.
 func TestGateway_OrderFirst_Paused(t *testing.T) {
+	defer instances.SetProbeTime(5 * time.Second)() // the pools of this test tell a paused instance by it
 	second := instance(t, "second")
 	first := testenv.NewNetwork(t, instance(t, "first").URL)
 	first.Cut()
@@ -147,9 +148,8 @@ func TestGateway_OrderFirst_Paused(t *testing.T) {
 
 // If no instance accepts the connection, the answer is an immediate 503, in the form that the path requires.
 func TestGateway_NobodyThere(t *testing.T) {
-	dead := instance(t, "dead")
-	dead.Close()
-	s := newGateway(t, gateway.Config{Users: []string{dead.URL}, Rides: []string{dead.URL}})
+	dead := []string{"http://" + testenv.FreeAddress(t)}
+	s := newGateway(t, gateway.Config{Users: dead, Rides: dead})
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		resp := apitest.Do(t, method, s.URL+"/api/v1/users", "x")
 		if resp.Status != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Request-Id") == "" || resp.Body != "{}" {

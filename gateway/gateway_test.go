@@ -16,8 +16,14 @@ import (
 
 	"rideshare/gateway"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 	"rideshare/internal/testkit/apitest"
 )
+
+func TestMain(m *testing.M) {
+	instances.SetProbeTime(20 * time.Second) // however slow the machine is
+	m.Run()
+}
 
 // got is a request as an instance saw it.
 type got struct {

@@ -13,6 +13,7 @@ import (
 
 	"rideshare/bench/api"
 	"rideshare/bench/ledger"
+	"rideshare/internal/instances"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -64,6 +65,7 @@ func newClient(t *testing.T, addresses ...string) *api.Client {
 // What a write comes to when the first address fails in some way, and what the second one gets.
 func TestClient_At_Writes(t *testing.T) {
 	const key = "Idempotency-Key"
+	t.Cleanup(instances.SetProbeTime(10 * time.Second))
 	for _, tt := range []struct {
 		name   string
 		first  string // refused, paused or reset
@@ -106,6 +108,7 @@ func TestClient_At_Writes(t *testing.T) {
 
 // A write that no address took is certainly not done.
 func TestClient_At_NobodyThere(t *testing.T) {
+	t.Cleanup(instances.SetProbeTime(30 * time.Second))
 	c := newClient(t, "http://"+testenv.FreeAddress(t), "http://"+testenv.FreeAddress(t))
 	if r := c.Call(t.Context(), http.MethodPost, "/x", "x", c.Key()...); r.Fate(http.StatusOK) != ledger.Refused || r.Failure(http.StatusOK) != "connection" {
 		t.Errorf("got %v, want refused connections", r)
@@ -114,6 +117,7 @@ func TestClient_At_NobodyThere(t *testing.T) {
 
 // The clients of one system share the largest position that any of them has seen.
 func TestClient_At_Position(t *testing.T) {
+	t.Cleanup(instances.SetProbeTime(30 * time.Second))
 	nobody, users, database := "http://"+testenv.FreeAddress(t), newServer(t, 200, "7"), newServer(t, 200, "5")
 	all := &api.Client{HTTP: &http.Client{Transport: &http.Transport{}}}
 	for i, want := range []string{"  ", " 7 ", " 7 "} {

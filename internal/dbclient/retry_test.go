@@ -259,7 +259,7 @@ func TestClient_WaitsForRetryAfter(t *testing.T) {
 type later struct{ http.ResponseWriter }
 
 func (l later) WriteHeader(status int) {
-	l.Header().Set("Retry-After", "30")
+	l.Header().Set("Retry-After", "300")
 	l.ResponseWriter.WriteHeader(status)
 }
 

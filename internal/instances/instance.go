@@ -17,11 +17,8 @@ const (
 	// deadFor is how long a dead instance is left alone before a probe, and the pause between two of its probes: short enough
 	// to notice its return.
 	deadFor = time.Second
-	// probeAfter is how long a request waits before its instance is probed, and the pause between two probes. probeTime is how
-	// long a probe may take. A request may take long, a probe never does: an instance that does not answer it is paused, cut
-	// off or dead.
+	// probeAfter is how long a request waits before its instance is probed, and the pause between two probes.
 	probeAfter = 300 * time.Millisecond
-	probeTime  = time.Second
 )
 
 // errSilent ends a request whose instance does not answer probes.
@@ -32,6 +29,7 @@ type instance struct {
 	url       *url.URL
 	transport *http.Transport
 	now       func() time.Time
+	probeTime time.Duration
 	// probeAt is when the next probe looks whether the dead instance is back, in Unix nanoseconds; zero if the instance lives.
 	probeAt atomic.Int64
 
@@ -56,7 +54,7 @@ func (in *instance) dead() bool {
 		return false
 	}
 	if now := in.now(); now.UnixNano() >= at && in.probeAt.CompareAndSwap(at, now.Add(deadFor).UnixNano()) {
-		go func() { // ends after probeTime
+		go func() { // ends after in.probeTime
 			if in.answers() == nil {
 				in.probeAt.Store(0)
 			}
@@ -85,7 +83,7 @@ func (in *instance) answers() error {
 	if p == nil {
 		p = &probe{done: make(chan struct{})}
 		in.probing = p
-		go func() { // ends after probeTime
+		go func() { // ends after in.probeTime
 			p.err = in.probe()
 			in.mu.Lock()
 			in.probing = nil
@@ -100,7 +98,7 @@ func (in *instance) answers() error {
 
 // probe sends OPTIONS *, which a Go server answers itself, whatever its routes do or wait for. Any answer will do.
 func (in *instance) probe() error {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), in.probeTime)
 	defer cancel()
 	r := (&http.Request{Method: http.MethodOptions, URL: &url.URL{Scheme: in.url.Scheme, Host: in.url.Host, Opaque: "*"}, Header: http.Header{}}).WithContext(ctx)
 	resp, err := in.transport.RoundTrip(r)

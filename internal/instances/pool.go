@@ -28,13 +28,7 @@ const (
 	RoundRobin Order = "round-robin"
 )
 
-const (
-	// dialTimeout bounds the dial of the only instance, dialTimeoutOfSeveral that of each of several: another one may
-	// answer sooner than a host that is cut off.
-	dialTimeout          = 2 * time.Second
-	dialTimeoutOfSeveral = time.Second
-	keepAlive            = 30 * time.Second
-)
+const keepAlive = 30 * time.Second
 
 // Config is the settings of a Pool. URLs is required.
 type Config struct {
@@ -82,7 +76,7 @@ func New(cfg Config) (*Pool, error) {
 		transport := cfg.Transport.Clone()
 		transport.DialContext = dialer.DialContext
 		cfg.TLS.Trust(transport)
-		p.instances = append(p.instances, &instance{url: u, transport: transport, now: p.now})
+		p.instances = append(p.instances, &instance{url: u, transport: transport, now: p.now, probeTime: probeTime})
 	}
 	return p, nil
 }

@@ -17,8 +17,17 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// limit is longer than any test takes.
-const limit = time.Minute
+const (
+	// limit is longer than any test takes.
+	limit = time.Minute
+	// verdict is how long a probe of a paused instance takes: longer than a living one is silent on a slow machine.
+	verdict = 5 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	instances.SetProbeTime(20 * time.Second) // however slow the machine is
+	m.Run()
+}
 
 // named answers with its name and the request's body.
 func named(t *testing.T, name string) *httptest.Server {
@@ -136,9 +145,10 @@ func TestPool_First_NoRequestPaysForTheDead(t *testing.T) {
 			}
 			head := make([]byte, 4)
 			_, _ = io.ReadFull(conn, head)
-			if string(head) == "OPTI" {
+			switch string(head) {
+			case "OPTI":
 				probes.Add(1)
-			} else {
+			case "POST":
 				requests.Add(1)
 			}
 			_ = conn.Close()
@@ -167,6 +177,7 @@ func TestPool_First_NoRequestPaysForTheDead(t *testing.T) {
 // A paused host takes connections and requests, and answers nothing. A request there is ended, its outcome is not known, and all
 // further ones go to the other host until the first one continues.
 func TestPool_First_PausedAndBack(t *testing.T) {
+	defer instances.SetProbeTime(verdict)()
 	first, second := testenv.NewNetwork(t, named(t, "first").URL), named(t, "second")
 	p := newPool(t, instances.Config{URLs: []string{"http://" + first.Addr(), second.URL}})
 	wantAnswer(t, p, "first")
@@ -182,6 +193,7 @@ func TestPool_First_PausedAndBack(t *testing.T) {
 
 // With TLS a paused host never ends the handshake, so the request was certainly not sent and goes to the next one.
 func TestPool_First_PausedInTheHandshake(t *testing.T) {
+	defer instances.SetProbeTime(verdict)()
 	second := httptest.NewTLSServer(named(t, "second").Config.Handler)
 	t.Cleanup(second.Close)
 	first := testenv.NewNetwork(t, second.URL)
@@ -192,6 +204,7 @@ func TestPool_First_PausedInTheHandshake(t *testing.T) {
 
 // A caller whose time is shorter than the verdict about a paused host does not keep the verdict from being made.
 func TestPool_First_ShortDeadlines(t *testing.T) {
+	defer instances.SetProbeTime(verdict)()
 	first, second := testenv.NewNetwork(t, named(t, "first").URL), named(t, "second")
 	first.Cut()
 	p := newPool(t, instances.Config{URLs: []string{"http://" + first.Addr(), second.URL}})
@@ -208,6 +221,7 @@ func TestPool_First_ShortDeadlines(t *testing.T) {
 
 // An answer that breaks off because its host was paused says so.
 func TestPool_First_PausedInTheAnswer(t *testing.T) {
+	defer instances.SetProbeTime(verdict)()
 	leave := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "one")
@@ -274,7 +288,8 @@ func TestPool_First_Reset(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			}))
 			t.Cleanup(first.Close)
-			p := newPool(t, instances.Config{URLs: []string{first.URL, named(t, "second").URL}})
+			stopped := func() time.Time { return time.Unix(1, 0) } // no probe finds that the dead instance answers
+			p := newPool(t, instances.Config{URLs: []string{first.URL, named(t, "second").URL}, Now: stopped})
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Base(), tt.body)
 			if err != nil {
 				t.Fatal(err)
