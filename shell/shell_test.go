@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 // server is a stand-in for an orchestrator that speaks docs/API.md: it answers each statement with answers, else with
@@ -31,7 +34,13 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{answers: map[string]string{"SELECT 1": `{"columns":["1"],"values":[[1]]}`, "bad": `{"error":"no \u001b such"}`}}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	// Nobody else gets its port when it is closed.
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", testenv.FreeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(s.serve)}}
+	s.Start()
 	t.Cleanup(s.Close)
 	return s
 }

@@ -91,6 +91,7 @@ func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 					}
 				}
 				_ = conn.Close()
+				synctest.Wait() // the room is given back
 			}
 			var open []net.Conn
 			for range 7 { // 64 MiB hold seven, three times over; none of these ends

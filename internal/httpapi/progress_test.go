@@ -16,17 +16,15 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-const (
-	mebibyte = 1 << 20
-	// shortTime is the timeout of the test server: longer than a MiB takes on loopback on the busiest machine.
-	shortTime = time.Second
-)
+const mebibyte = 1 << 20
 
-// readingServer answers each request with how much of its body arrived, then the error that ended it.
-func readingServer(t *testing.T, read, write time.Duration) *httpapi.Server {
+// readingServer answers each request with how much of its body arrived, then the error that ended it. It is for a
+// bubble, with connections through the pipes.
+func readingServer(t *testing.T, read, write time.Duration) testenv.Pipes {
 	t.Helper()
+	pipes := testenv.Pipes{Conns: make(chan net.Conn)}
 	s := httpapi.NewServer(httpapi.ServerConfig{
-		Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), ReadTimeout: read, WriteTimeout: write,
+		Listener: pipes, Log: slog.New(slog.DiscardHandler), ReadTimeout: read, WriteTimeout: write,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
 			_, _ = fmt.Fprintf(w, "%d %v %v", n, err != nil, r.Context().Err())
@@ -35,31 +33,31 @@ func readingServer(t *testing.T, read, write time.Duration) *httpapi.Server {
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close(t.Context()) })
-	return s
+	t.Cleanup(func() {
+		close(pipes.Conns)
+		_ = s.Close(context.Background())
+		time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
+	})
+	return pipes
 }
 
 // send sends a body in pieces, as long as the server takes them, and returns the answer's body. The pause between the
-// pieces simulates a slow line; it does not wait for anything.
-func send(t *testing.T, s *httpapi.Server, pieces []int, length int, pause time.Duration) string {
+// pieces simulates a slow line.
+func send(t *testing.T, pipes testenv.Pipes, pieces []int, length int, pause time.Duration) string {
 	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length); err != nil {
-		t.Fatal(err)
-	}
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for _, n := range pieces {
-		if _, err = conn.Write(make([]byte, n)); err != nil {
-			break
+	client, conn := net.Pipe()
+	pipes.Conns <- conn
+	defer func() { _ = client.Close() }()
+	go func() { // ends with the pieces or the connection
+		_, err := fmt.Fprintf(client, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length)
+		for _, n := range pieces {
+			if err == nil {
+				_, err = client.Write(make([]byte, n))
+				time.Sleep(pause)
+			}
 		}
-		<-tick.C
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	}()
+	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +75,12 @@ func repeat(n, times int) []int {
 
 // A long body that arrives steadily may take longer than the timeouts, and is answered.
 func TestServer_LongBody_GoesOnWhileItComes(t *testing.T) {
-	s := readingServer(t, shortTime, shortTime)
-	got := send(t, s, repeat(mebibyte, 12), 12*mebibyte, shortTime/6)
-	if want := fmt.Sprintf("%d false <nil>", 12*mebibyte); got != want {
-		t.Errorf("12 MiB in twice the time-out: got %q, want %q", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		got := send(t, readingServer(t, time.Second, time.Second), repeat(mebibyte, 12), 12*mebibyte, time.Second/6)
+		if want := fmt.Sprintf("%d false <nil>", 12*mebibyte); got != want {
+			t.Errorf("12 MiB in twice the time-out: got %q, want %q", got, want)
+		}
+	})
 }
 
 // Once a long body has come, the read timeout is over: the handler may take longer, and the connection serves the next
@@ -130,13 +129,14 @@ func TestServer_LongBody_HandlerOutlastsTheReadTimeout(t *testing.T) {
 func TestServer_DribblingBody_Ends(t *testing.T) {
 	for name, length := range map[string]int{"Long": 12 * mebibyte, "Short": mebibyte} {
 		t.Run(name, func(t *testing.T) {
-			s := readingServer(t, shortTime/4, 0)
-			var got int
-			var ended bool
-			text := send(t, s, repeat(1000, 100), length, shortTime/100)
-			if _, err := fmt.Sscanf(text, "%d %t", &got, &ended); err != nil || !ended || got >= 100*1000 {
-				t.Errorf("got %q (%v), want the body to end early", text, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				var got int
+				var ended bool
+				text := send(t, readingServer(t, 250*time.Millisecond, 0), repeat(1000, 100), length, 10*time.Millisecond)
+				if _, err := fmt.Sscanf(text, "%d %t", &got, &ended); err != nil || !ended || got >= 100*1000 {
+					t.Errorf("got %q (%v), want the body to end early", text, err)
+				}
+			})
 		})
 	}
 }

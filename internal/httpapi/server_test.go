@@ -8,13 +8,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/labstack/echo/v4"
-	"go.uber.org/goleak"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/testkit/testenv"
 )
 
 func openServer(t *testing.T, h http.Handler) *httpapi.Server {
@@ -54,7 +55,7 @@ func bodyOf(t *testing.T, resp *http.Response) string {
 
 // A busy or malformed address is an error of Open; closing a server that was never opened is not an error.
 func TestServer_Open_BusyPortIsAnError(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer testenv.NoLeaks(t)
 	first := openServer(t, http.NotFoundHandler())
 	for _, addr := range []string{first.Addr(), "127.0.0.1:99999", "nonsense"} {
 		s := httpapi.NewServer(httpapi.ServerConfig{Addr: addr, Log: slog.New(slog.DiscardHandler)})
@@ -72,12 +73,14 @@ func TestServer_Open_BusyPortIsAnError(t *testing.T) {
 
 // Close waits for the request in flight, and Done reports that serving ended well.
 func TestServer_Close_WaitsForRequests(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer testenv.NoLeaks(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
 	s := openServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-leave
 		_, _ = io.WriteString(w, "done")
+		ended.Store(true)
 	}))
 	s.OnShutdown(func() { close(leave) })
 	answered := make(chan string, 1)
@@ -86,8 +89,9 @@ func TestServer_Close_WaitsForRequests(t *testing.T) {
 		answered <- body
 	}()
 	<-entered
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
+	err := s.Close(t.Context())
+	if inFlight := !ended.Load(); err != nil || inFlight {
+		t.Errorf("close: got %v while a request is in flight: %t", err, inFlight)
 	}
 	if got := <-answered; got != "done" {
 		t.Errorf("got %q, want the whole answer", got)
