@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
 )
 
 // startAll starts the whole system on the data of a folder.
 func startAll(t *testing.T, data string) *System {
 	t.Helper()
-	const anyPort = "127.0.0.1:0"
 	sys, err := Start(t.Context(), Config{
 		Log: slog.New(slog.DiscardHandler), Name: "up", Data: data, Slaves: 1, CallTimeout: 40 * time.Second, HungAfter: time.Minute,
-		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
+		// Nobody else answers at the address of a server that has stopped.
+		Gateway: testenv.FreeAddress(t), Users: testenv.FreeAddress(t), Rides: testenv.FreeAddress(t), Orchestrator: testenv.FreeAddress(t),
 		Scale:     Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: RideRules{Now: time.Now, Location: time.UTC},
 	})

@@ -182,8 +182,8 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 		answered <- answer{r, err}
 	}()
 	testenv.Eventually(t, limit, func() error {
-		if c.broker.Stats(mq.ReadQ).Unacked == 0 && len(answered) == 0 {
-			return errors.New("read not pending")
+		if n.Status().Counters["read_messages"] == 0 {
+			return errors.New("read not begun")
 		}
 		return nil
 	})

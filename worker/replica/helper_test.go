@@ -48,6 +48,23 @@ type live struct {
 // run starts a Replica that never compares heads periodically, unless change enables that.
 func run(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
 	tb.Helper()
+	l := made(tb, store, change)
+	l.start()
+	return l
+}
+
+// bound starts a Replica whose subscription is bound.
+func bound(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
+	tb.Helper()
+	l := made(tb, store, change)
+	l.Subscriber().Gap()
+	l.start()
+	return l
+}
+
+// made returns a Replica that start runs.
+func made(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
+	tb.Helper()
 	c := replica.Config{
 		Dir: filepath.Join(tb.TempDir(), "replica"), Store: store, Log: slog.New(slog.DiscardHandler),
 		AntiEntropy: time.Hour, NudgeAfter: time.Hour, Backoff: time.Millisecond, VerifyEvery: -1,
@@ -55,25 +72,20 @@ func run(tb testing.TB, store replica.Store, change func(*replica.Config)) *live
 	if change != nil {
 		change(&c)
 	}
-	l := &live{Replica: replica.New(c), t: tb, dir: c.Dir}
-	ctx, cancel := context.WithCancel(tb.Context())
-	done := make(chan error, 1)
-	go func() { done <- l.Run(ctx) }()
-	tb.Cleanup(func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			tb.Errorf("run: got %v, want context canceled", err)
-		}
-	})
-	return l
+	return &live{Replica: replica.New(c), t: tb, dir: c.Dir}
 }
 
-// bound starts a Replica whose subscription is bound.
-func bound(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
-	tb.Helper()
-	l := run(tb, store, change)
-	l.Subscriber().Gap()
-	return l
+// start runs the Replica until the test ends.
+func (l *live) start() {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	l.t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			l.t.Errorf("run: got %v, want context canceled", err)
+		}
+	})
 }
 
 // broadcast passes entries as the bus does.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/goleak"
 
 	"rideshare/internal/coord"
 	"rideshare/internal/coord/zookeeper"
@@ -22,7 +21,7 @@ import (
 // and the library sleeps a second before the next attempt, which must come in time.
 const sessionTimeout = 6 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.NoLeaksMain(m) }
 
 // world is one part of a ZooKeeper server, with a separate network for each session.
 type world struct {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -156,6 +157,11 @@ func (d *deadlines) Read(b []byte) (int, error) {
 // with a single server waits as long as its session allows.
 func TestBoundedConn_SilenceIsLimited(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testSilence)
+}
+
+func testSilence(t *testing.T) {
+	t.Helper()
 	const requested, granted = 12 * time.Second, 6 * time.Second
 	for name, c := range map[string]struct {
 		conn              *boundedConn
@@ -172,7 +178,7 @@ func TestBoundedConn_SilenceIsLimited(t *testing.T) {
 			if err := conn.SetReadDeadline(time.Time{}); err != nil {
 				t.Fatal(err)
 			}
-			return time.Until(noted.read).Round(time.Second)
+			return time.Until(noted.read)
 		}
 		if got := left(); got != c.connecting {
 			t.Errorf("%s, before the answer: got %v, want %v", name, got, c.connecting)

@@ -19,11 +19,14 @@ func testAlarmReconnect(t *testing.T, b *bus) {
 	c, leaving := b.connected(t, "one"), b.connected(t, "leaving")
 	b.Block(t)
 	defer b.Unblock(t)
-	before := b.network(c).dialed()
+	before, lost := b.network(c).dialed(), c.State().Lost
 	b.network(c).cut()
 	testenv.Eventually(t, patience, func() error {
 		if got := b.network(c).dialed(); got < before+2 {
 			return fmt.Errorf("dialed %d times, want %d", got, before+2)
+		}
+		if got := c.State().Lost; got < lost+4 {
+			return fmt.Errorf("%d connections lost, want %d", got, lost+4)
 		}
 		err := c.Ready()
 		if err == nil { // The publisher may not have noticed the cut.

@@ -60,7 +60,7 @@ func testNodeKilled(t *testing.T, nodes []*testenv.Service) {
 	_ = reads.end() // its context's error
 
 	nodes[0].Start(t)
-	back := b.member(t, "back", 0, nil)
+	back := b.homing(t, "back", 0)
 	testenv.Eventually(t, patience, func() error { return at(back, "publisher", nodes[0]) })
 	testenv.Eventually(t, patience, back.Ready)
 	publish(t, other, mq.ReadQ, 2)
@@ -98,13 +98,13 @@ func at(c mq.Conn, connection string, nodes ...*testenv.Service) error {
 func testNodePaused(t *testing.T, nodes []*testenv.Service) {
 	t.Helper()
 	b := clusterBus(t, nodes, mqtest.Limits{})
-	b.abandoned = true
-	paused := nodes[0]
+	b.abandoned, b.silent = true, 0
+	paused, log := nodes[0], &logBuffer{}
 	worker := b.joined(t, "worker", 1)
 	for _, q := range mq.WorkQueues() {
 		running(t, func(ctx context.Context) error { return answering(ctx, worker, q) })
 	}
-	victim, other := b.joined(t, "victim", 0), b.joined(t, "other", 2)
+	victim, other := b.joined(t, "victim", 0), b.joinedLogging(t, "other", 2, log)
 	fromVictim, fromOther := caller(t, victim), caller(t, other)
 	for _, call := range []func(mq.Queue) error{fromVictim, fromOther} {
 		for _, q := range mq.WorkQueues() {
@@ -136,7 +136,7 @@ func testNodePaused(t *testing.T, nodes []*testenv.Service) {
 		return nil
 	})
 	for left := cap(answered); left > 0; {
-		if err := errors.Join(fromOther(mq.ReadQ), other.Ready()); err != nil {
+		if err := steady(t, log, nodes[1:], func() error { return errors.Join(fromOther(mq.ReadQ), other.Ready()) }); err != nil {
 			t.Errorf("a read at another node, after %v: got %v, want nil", time.Since(began), err)
 		}
 		select {

@@ -104,8 +104,9 @@ type Config struct {
 	// DialContext opens the TCP connection; if nil, net.Dialer does.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	nodes  []node    // of URL, in the order to try them
-	silent *silences // of nodes; nil unless it is a cluster
+	nodes       []node        // of URL, in the order to try them
+	silent      *silences     // of nodes; nil unless it is a cluster
+	silentLimit time.Duration // see the constant of this name
 }
 
 // cluster reports whether the broker has more than one node.
@@ -162,6 +163,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, DefaultConfirmTimeout)
 	c.HomeAfter = cmp.Or(c.HomeAfter, DefaultHomeAfter)
+	c.silentLimit = cmp.Or(c.silentLimit, silentLimit)
 	c.MaxReady = cmp.Or(c.MaxReady, DefaultMaxReady)
 	c.MaxBytes = cmp.Or(c.MaxBytes, mq.DefaultMaxBytes)
 	c.SyncBuffer = cmp.Or(c.SyncBuffer, DefaultSyncBuffer)

@@ -86,7 +86,7 @@ func (c *Conn) newPublishing(what string, config Config, must ...string) *link[*
 		defer stop()
 		p, err := newPublisher(s, config)
 		if err == nil && config.cluster() && what != bulk {
-			go s.pulse(c.names) // ends with the session; large messages on their way delay its answers
+			go s.pulse(c.names, c.config.silentLimit) // ends with the session; large messages on their way delay its answers
 		}
 		return p, err
 	})
@@ -99,7 +99,7 @@ func (c *Conn) newConsuming(what string) *link[*session] {
 	return newLink("bus "+what, c.config, func(ctx context.Context, at node) (*session, error) {
 		s, err := dialMember(ctx, c.config, at, c.config.Name+" "+what)
 		if err == nil && c.config.cluster() {
-			go s.pulse(c.names) // ends with the session
+			go s.pulse(c.names, c.config.silentLimit) // ends with the session
 		}
 		return s, err
 	})

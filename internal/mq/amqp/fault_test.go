@@ -118,10 +118,19 @@ func testKilled(t *testing.T, b *bus) {
 		}
 		ack(t, d)
 	}
+	toldOnce(t, log)
+}
+
+// toldOnce waits until the log tells one loss of each connection, and its return.
+func toldOnce(t *testing.T, log *logBuffer) {
+	t.Helper()
 	for _, part := range []string{"bus publisher", "bus writer", "bus consumer"} {
-		if lost, up := log.count("level=WARN", part), log.count("level=INFO", part); lost != 1 || up != 2 {
-			t.Errorf("%s: got %d warnings and %d infos in the log, want 1 and 2", part, lost, up)
-		}
+		testenv.Eventually(t, patience, func() error { // A connection is usable before the log tells it.
+			if lost, up := log.count("level=WARN", part), log.count("level=INFO", part); lost != 1 || up != 2 {
+				return fmt.Errorf("%s: got %d warnings and %d infos in the log, want 1 and 2", part, lost, up)
+			}
+			return nil
+		})
 	}
 }
 
@@ -192,7 +201,7 @@ func testWriteQSuspended(t *testing.T, b *bus) {
 	t.Helper()
 	log := &logBuffer{}
 	config, n := b.config("one")
-	config.Log, config.ConfirmTimeout = log.logger(), 5*time.Second
+	config.Log, config.ConfirmTimeout = log.logger(), 12*time.Second
 	c := b.open(t, config, n)
 	t.Cleanup(func() { _ = c.Close() })
 	testenv.Eventually(t, patience, c.Ready)

@@ -34,6 +34,9 @@ type bus struct {
 	url       string
 	prefix    string
 	limits    mqtest.Limits
+	// silent is how long a node of a cluster may send nothing; zero for the default. Only tests about silence use that: a process
+	// that stands still for so long takes every node for silent.
+	silent time.Duration
 
 	mu       sync.Mutex       // guards networks
 	networks map[any]*network // by their Conn or Meter
@@ -49,7 +52,7 @@ func newBus(tb testing.TB, service *testenv.Service, url string, l mqtest.Limits
 		l.SyncBuffer = roomy
 	}
 	b := &bus{
-		service: service, url: url, limits: l,
+		service: service, url: url, limits: l, silent: 10 * time.Second,
 		prefix: "test." + rand.Text() + ".", networks: map[any]*network{},
 	}
 	tb.Cleanup(func() {
@@ -137,10 +140,12 @@ func (b *bus) waiting(tb testing.TB, name string) int {
 // config is the settings of a connection to the bus, over its own network.
 func (b *bus) config(name string) (amqp.Config, *network) {
 	n := &network{}
-	return amqp.Config{
+	config := amqp.Config{
 		URL: b.url, Prefix: b.prefix, Name: name, Heartbeat: 10 * time.Second, ConfirmTimeout: 10 * time.Second,
 		SeparateWrites: true, MaxReady: b.limits.MaxReady, MaxBytes: b.limits.MaxBytes, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
-	}, n
+	}
+	config.SetSilentLimit(b.silent)
+	return config, n
 }
 
 // open dials with settings. The test closes the connection.

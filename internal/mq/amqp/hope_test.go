@@ -96,11 +96,18 @@ func TestDialSession_RefusedForGood(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := dialSession(t.Context(), config, config.nodes[0], "test")
-			if err == nil {
-				s.close()
-				t.Fatal("got a session")
-			}
+			testenv.Eventually(t, time.Minute, func() error { // a refusal may take almost as long as the handshake may
+				s, failed := dialSession(t.Context(), config, config.nodes[0], "test")
+				if failed == nil {
+					s.close()
+					t.Fatal("got a session")
+				}
+				if errors.Is(failed, context.DeadlineExceeded) {
+					return failed
+				}
+				err = failed
+				return nil
+			})
 			if limit, never := patience(err); !never || limit != refusedFor {
 				t.Errorf("%v: got patience %v, %v, want %v", err, limit, never, refusedFor)
 			}

@@ -3,8 +3,8 @@ package amqp_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"rideshare/internal/testkit/testenv"
 )
 
 // No test leaves a goroutine behind, whatever state its broker was in.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.NoLeaksMain(m) }

@@ -18,8 +18,8 @@ const (
 	memberPeriod = 2 * time.Second
 	// pulsePeriod is the pause between two requests that make the node send bytes.
 	pulsePeriod = 500 * time.Millisecond
-	// silentLimit is how long the node may send nothing after such a request. A read whose answer goes to a paused node
-	// waits for up to pulsePeriod plus silentLimit.
+	// silentLimit is how long the node may send nothing after such a request, if the settings name no other limit. A read
+	// whose answer goes to a paused node waits for up to pulsePeriod plus silentLimit.
 	silentLimit = time.Second
 )
 
@@ -170,7 +170,7 @@ func (s *session) watchMember(n names, c Config) {
 
 // pulse ends the session when its node is silent, sooner than the heartbeats do: replies to a node that is paused are
 // lost. A large delivery delays the answer, but not the bytes. A node that blocks publishers may not answer them.
-func (s *session) pulse(n names) {
+func (s *session) pulse(n names, limit time.Duration) {
 	var ch *amqp091.Channel
 	for s.waits(pulsePeriod) {
 		answered := make(chan struct{})
@@ -178,7 +178,7 @@ func (s *session) pulse(n names) {
 			defer close(answered)
 			ch = s.ask(ch, n)
 		}()
-		s.listen(answered)
+		s.listen(answered, limit)
 	}
 }
 
@@ -195,10 +195,10 @@ func (s *session) ask(ch *amqp091.Channel, n names) *amqp091.Channel {
 	return ch
 }
 
-// listen returns when a question is answered. It ends the session if nothing comes for silentLimit after the question.
-func (s *session) listen(answered <-chan struct{}) {
+// listen returns when a question is answered. It ends the session if nothing comes for limit after the question.
+func (s *session) listen(answered <-chan struct{}, limit time.Duration) {
 	asked := time.Now()
-	ticker := time.NewTicker(silentLimit / 4)
+	ticker := time.NewTicker(limit / 4)
 	defer ticker.Stop()
 	for {
 		select {
@@ -206,7 +206,7 @@ func (s *session) listen(answered <-chan struct{}) {
 			return
 		case <-ticker.C:
 			silent := min(time.Since(asked), time.Since(time.Unix(0, s.heard.Load())))
-			if silent > silentLimit && !s.blocked.Load() {
+			if silent > limit && !s.blocked.Load() {
 				s.kill(errSilent)
 			}
 		}

@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/testkit/testenv"
 )
 
 // unwritable is a socket that can only be read once broken is set.
@@ -29,6 +31,7 @@ func TestPublish_WriteFails_GoesThroughTheNextNode(t *testing.T) {
 	b, _ := threeNodes(t)
 	var broken atomic.Bool
 	config, n := b.memberConfig("user", 0)
+	config.HomeAfter = 5 * time.Second
 	config.DialContext = func(ctx context.Context, kind, addr string) (net.Conn, error) {
 		raw, err := n.dial(ctx, kind, addr)
 		if err != nil || addr != hostOf(b.nodes[0]) {
@@ -39,6 +42,7 @@ func TestPublish_WriteFails_GoesThroughTheNextNode(t *testing.T) {
 	c := b.open(t, config, n)
 	t.Cleanup(func() { _ = c.Close() })
 	wholly(t, c)
+	testenv.Eventually(t, patience, func() error { return at(c, "writer", b.nodes[0]) })
 	broken.Store(true)
 	if err := c.Publish(t.Context(), mq.WriteQ, mq.Message{Body: []byte("x"), Persistent: true}); err != nil {
 		t.Errorf("got %v, want the message confirmed", err)

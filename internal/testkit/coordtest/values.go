@@ -236,26 +236,6 @@ func (s *suite) abandon(session coord.Session) {
 	}
 }
 
-// A short cut causes only errors while it lasts; a longer one after it counts from its own beginning.
-func testShortCut(s *suite) {
-	a, b := s.open(), s.open()
-	m := coord.Member{PID: 1, Worker: "w1"}
-	s.register(a, m)
-	s.world.Cut(s.T, a)
-	_, err := a.Members(s.short())
-	s.WantError("members while cut off", err, coord.ErrUnavailable)
-	s.world.Heal(s.T, a)
-	s.Eventually(func() error { return a.Register(s.Context(), m) })
-	s.Pass(2 * a.Timeout())
-	s.wantMembers(b, m)
-	if inDoubt(a) {
-		s.Error("Suspended after a short cut: closed, want open")
-	}
-	s.world.Cut(s.T, a)
-	conformance.Receive(s.Suite, "suspension after a long cut", a.Suspended())
-	s.wantMembers(b)
-}
-
 // short returns a context for a call that cannot succeed.
 func (s *suite) short() context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), shortCall)
