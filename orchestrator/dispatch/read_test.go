@@ -242,20 +242,22 @@ func TestDispatcher_Read_AnswersOfTheWorker(t *testing.T) {
 		"WriteReply":  {wire.WriteReply{Last: true}.Encode, dbaas.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte, bool) bool) error {
-				body, err := c.reply()
-				if err == nil && !onReply(body, false) {
-					err = errors.New("the reply was not taken for the last one")
+			synctest.Test(t, func(t *testing.T) {
+				d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte, bool) bool) error {
+					body, err := c.reply()
+					if err == nil && !onReply(body, false) {
+						err = errors.New("the reply was not taken for the last one")
+					}
+					return err
+				})})
+				got, err := d.Read(t.Context(), read("x"))
+				if dbaas.CodeOf(err) != c.code {
+					t.Errorf("got %v, want %q", err, c.code)
 				}
-				return err
-			})})
-			got, err := d.Read(t.Context(), read("x"))
-			if dbaas.CodeOf(err) != c.code {
-				t.Errorf("got %v, want %q", err, c.code)
-			}
-			if err == nil && string(got.Body) != "[]" {
-				t.Errorf("got body %q, want []", got.Body)
-			}
+				if err == nil && string(got.Body) != "[]" {
+					t.Errorf("got body %q, want []", got.Body)
+				}
+			})
 		})
 	}
 }

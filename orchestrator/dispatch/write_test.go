@@ -160,52 +160,56 @@ func TestDispatcher_Write_DeadlineTellsHandedOver(t *testing.T) {
 // The outcome of one write does not affect the next: after an unknown outcome, a write
 // that was certainly not handed over is still 503.
 func TestDispatcher_Write_UnknownLeavesNoTrace(t *testing.T) {
-	var result error
-	d := newDispatcher(t, dispatch.Config{ResendPause: -1, Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error {
-		return result
-	})})
-	for range 20 {
-		for err, code := range map[error]dbaas.Code{mq.ErrUnconfirmed: dbaas.CodeUnknown, mq.ErrUnavailable: dbaas.CodeUnavailable} {
-			result = err
-			if _, got := d.Write(t.Context(), operation(1)); dbaas.CodeOf(got) != code {
-				t.Fatalf("%v: got %v, want %s", err, got, code)
+	synctest.Test(t, func(t *testing.T) {
+		var result error
+		d := newDispatcher(t, dispatch.Config{ResendPause: -1, Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error {
+			return result
+		})})
+		for range 20 {
+			for err, code := range map[error]dbaas.Code{mq.ErrUnconfirmed: dbaas.CodeUnknown, mq.ErrUnavailable: dbaas.CodeUnavailable} {
+				result = err
+				if _, got := d.Write(t.Context(), operation(1)); dbaas.CodeOf(got) != code {
+					t.Fatalf("%v: got %v, want %s", err, got, code)
+				}
 			}
 		}
-	}
+	})
 }
 
 // The master's code for a whole operation becomes the caller's code. If the bus has repeated the message, a refusal is
 // CodeUnknown: the copy may still run.
 func TestDispatcher_Write_AnswersOfTheMaster(t *testing.T) {
-	for _, c := range []struct {
-		result   dbaas.OperationResult
-		repeated bool
-		code     dbaas.Code
-	}{
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, false, dbaas.CodeOK},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, true, dbaas.CodeOK},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeMismatch}, false, dbaas.CodeMismatch},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeExpired}, false, dbaas.CodeUnknown},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnknown}, false, dbaas.CodeUnknown},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, false, dbaas.CodeUnavailable},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, true, dbaas.CodeUnknown},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, false, dbaas.CodeFull},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, true, dbaas.CodeUnknown},
-		{dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 5}, false, dbaas.CodeUnknown},
-	} {
-		d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte, bool) bool) error {
-			body, err := wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: c.result}}}.Encode()
-			onReply(body, c.repeated)
-			return err
-		})})
-		_, err := d.Write(t.Context(), operation(1))
-		if dbaas.CodeOf(err) != c.code {
-			t.Errorf("answer %+v: got %v, want %q", c.result, err, c.code)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			result   dbaas.OperationResult
+			repeated bool
+			code     dbaas.Code
+		}{
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, false, dbaas.CodeOK},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, true, dbaas.CodeOK},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeMismatch}, false, dbaas.CodeMismatch},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeExpired}, false, dbaas.CodeUnknown},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnknown}, false, dbaas.CodeUnknown},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, false, dbaas.CodeUnavailable},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, true, dbaas.CodeUnknown},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, false, dbaas.CodeFull},
+			{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, true, dbaas.CodeUnknown},
+			{dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 5}, false, dbaas.CodeUnknown},
+		} {
+			d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte, bool) bool) error {
+				body, err := wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: c.result}}}.Encode()
+				onReply(body, c.repeated)
+				return err
+			})})
+			_, err := d.Write(t.Context(), operation(1))
+			if dbaas.CodeOf(err) != c.code {
+				t.Errorf("answer %+v: got %v, want %q", c.result, err, c.code)
+			}
+			if (c.code == dbaas.CodeUnknown) != (opOf(err) == dbaas.OpID{1}) {
+				t.Errorf("answer %+v: got operation id %v", c.result, opOf(err))
+			}
 		}
-		if (c.code == dbaas.CodeUnknown) != (opOf(err) == dbaas.OpID{1}) {
-			t.Errorf("answer %+v: got operation id %v", c.result, opOf(err))
-		}
-	}
+	})
 }
 
 // Without a master writes fail immediately after WriteGrace. Reads are still served.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/coord"
@@ -201,7 +202,7 @@ func (l *live) register(pid int, role dbaas.Role) {
 func id(pid int) dbaas.WorkerID { return dbaas.WorkerID(fmt.Sprint("w", pid)) }
 func url(pid int) string        { return fmt.Sprint("http://w", pid) }
 
-// checker has a short settle time, so that tests of failures are fast.
+// checker has a short settle time and looks often.
 func (l *live) checker(change ...func(*invariants.Config)) *invariants.Checker {
 	cfg := invariants.Config{
 		Log: slog.New(slog.DiscardHandler), Store: store{l.system}, Workers: workers{l.system}, Launcher: l.system, Coordinator: l.coordinator,
@@ -213,13 +214,15 @@ func (l *live) checker(change ...func(*invariants.Config)) *invariants.Checker {
 	return invariants.New(cfg)
 }
 
-// check checks and returns the report.
-func (l *live) check(change ...func(*invariants.Config)) invariants.Report {
+// check checks in fake time and returns the report.
+func (l *live) check(change ...func(*invariants.Config)) (report invariants.Report) {
 	l.t.Helper()
-	report, err := l.checker(change...).Run(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	synctest.Test(l.t, func(t *testing.T) {
+		var err error
+		if report, err = l.checker(change...).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return report
 }
 

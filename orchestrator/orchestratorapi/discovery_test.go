@@ -85,51 +85,53 @@ func TestStatus_HasWhatClientsRead(t *testing.T) {
 
 // The sequence number of the status is the highest number up to which persdb has all queued writes. The next read sees them.
 func TestStatus_SequenceNumberIsConfirmed(t *testing.T) {
-	done := map[dbaas.OpID]bool{}
-	s := &system{lookup: func(id dbaas.OpID) (dbaas.OperationResult, error) {
-		if !done[id] {
-			return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
+	synctest.Test(t, func(t *testing.T) {
+		done := map[dbaas.OpID]bool{}
+		s := &system{lookup: func(id dbaas.OpID) (dbaas.OperationResult, error) {
+			if !done[id] {
+				return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
+			}
+			return dbaas.OperationResult{Seq: dbaas.Seq(len(done))}, nil
+		}}
+		h := newAPI(s)
+		var numbers []string
+		for range 100 {
+			w := call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`)
+			var answer struct {
+				Number json.Number `json:"sequence_number"`
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+				t.Fatal(err)
+			}
+			numbers = append(numbers, answer.Number.String())
 		}
-		return dbaas.OperationResult{Seq: dbaas.Seq(len(done))}, nil
-	}}
-	h := newAPI(s)
-	var numbers []string
-	for range 100 {
-		w := call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`)
-		var answer struct {
-			Number json.Number `json:"sequence_number"`
+		var got []string
+		ask := func() {
+			got = append(got, call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String())
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-			t.Fatal(err)
-		}
-		numbers = append(numbers, answer.Number.String())
-	}
-	var got []string
-	ask := func() {
-		got = append(got, call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String())
-	}
-	finish := func(ops []dbaas.Operation) {
-		for _, op := range ops {
-			done[op.ID] = true
+		finish := func(ops []dbaas.Operation) {
+			for _, op := range ops {
+				done[op.ID] = true
+			}
+			ask()
 		}
 		ask()
-	}
-	ask()
-	finish(s.ops[1:91])
-	finish(s.ops[:1])
-	if s.seen != 91 {
-		t.Errorf("the next read sees position %d, want 91", s.seen)
-	}
-	finish(s.ops[99:100])
-	finish(s.ops[91:99])
-	w := call(t, h, "POST", "/db/execute?queue&wait", `["INSERT INTO t VALUES(1)"]`)
-	ask()
-	if !strings.Contains(w.Body.String(), `"sequence_number":`+got[len(got)-1]+",") {
-		t.Errorf("got %s after %s", got[len(got)-1], w.Body)
-	}
-	if d := cmp.Diff([]string{"0", "0", numbers[90], numbers[90], numbers[99]}, got[:5]); d != "" {
-		t.Error(d)
-	}
+		finish(s.ops[1:91])
+		finish(s.ops[:1])
+		if s.seen != 91 {
+			t.Errorf("the next read sees position %d, want 91", s.seen)
+		}
+		finish(s.ops[99:100])
+		finish(s.ops[91:99])
+		w := call(t, h, "POST", "/db/execute?queue&wait", `["INSERT INTO t VALUES(1)"]`)
+		ask()
+		if !strings.Contains(w.Body.String(), `"sequence_number":`+got[len(got)-1]+",") {
+			t.Errorf("got %s after %s", got[len(got)-1], w.Body)
+		}
+		if d := cmp.Diff([]string{"0", "0", numbers[90], numbers[90], numbers[99]}, got[:5]); d != "" {
+			t.Error(d)
+		}
+	})
 }
 
 // Very many queued writes do not take the time of the rest of the status.
@@ -153,13 +155,15 @@ func TestStatus_ManyQueued_LeavesTimeForTheRest(t *testing.T) {
 
 // A queued write that is sent again with its key has ended under its new number, too.
 func TestStatus_SequenceNumberOfARepetition(t *testing.T) {
-	s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 1}, nil }}
-	h := newAPI(s)
-	w := call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`, "Idempotency-Key: k")
-	got := call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String()
-	if !strings.Contains(w.Body.String(), `"sequence_number":`+got) || got == "0" {
-		t.Errorf("got %s after %s", got, w.Body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 1}, nil }}
+		h := newAPI(s)
+		w := call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`, "Idempotency-Key: k")
+		got := call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String()
+		if !strings.Contains(w.Body.String(), `"sequence_number":`+got) || got == "0" {
+			t.Errorf("got %s after %s", got, w.Body)
+		}
+	})
 }
 
 // Of the writes that were accepted here, the newest are remembered.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -105,50 +106,54 @@ func TestSQLForm_EmptyTexts_NoResults(t *testing.T) {
 
 // A barrier waits for every write that was queued before it. Then reads see them.
 func TestDBExecute_Barrier_WaitsForQueuedWrites(t *testing.T) {
-	s := &system{}
-	h := newAPI(s)
-	asked := map[dbaas.OpID]int{}
-	s.lookup = func(id dbaas.OpID) (dbaas.OperationResult, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if asked[id]++; asked[id] < 3 {
-			return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
+	synctest.Test(t, func(t *testing.T) {
+		s := &system{}
+		h := newAPI(s)
+		asked := map[dbaas.OpID]int{}
+		s.lookup = func(id dbaas.OpID) (dbaas.OperationResult, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if asked[id]++; asked[id] < 3 {
+				return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
+			}
+			return dbaas.OperationResult{ID: id, Seq: 99}, nil
 		}
-		return dbaas.OperationResult{ID: id, Seq: 99}, nil
-	}
-	want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
-	want(t, call(t, h, "POST", "/db/execute", `["b"]`, "Prefer: respond-async"), http.StatusAccepted, "")
-	w := call(t, h, "POST", "/db/execute?queue&wait", "")
-	if user := s.lastOp(t).User; user != "default" {
-		t.Errorf("the barrier's write is of user %q", user)
-	}
-	var got struct {
-		Results  []any `json:"results"`
-		Sequence int64 `json:"sequence_number"`
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Results == nil || got.Sequence <= 0 || got.Sequence >= 1<<53 {
-		t.Errorf("got %d %s, %v", w.Code, w.Body, err)
-	}
-	if len(asked) != 2 || s.seen != 99 {
-		t.Errorf("got %d operations looked up, newest position %d, want 2 and 99", len(asked), s.seen)
-	}
-	want(t, call(t, h, "POST", "/db/execute?queue&wait", ""), http.StatusOK, "") // nothing is left
-	if len(asked) != 2 {
-		t.Errorf("got %d operations looked up, want 2", len(asked))
-	}
-	for _, path := range []string{"/db/execute", "/db/execute?queue", "/db/execute?wait"} {
-		want(t, call(t, h, "POST", path, ""), http.StatusBadRequest, "")
-	}
+		want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
+		want(t, call(t, h, "POST", "/db/execute", `["b"]`, "Prefer: respond-async"), http.StatusAccepted, "")
+		w := call(t, h, "POST", "/db/execute?queue&wait", "")
+		if user := s.lastOp(t).User; user != "default" {
+			t.Errorf("the barrier's write is of user %q", user)
+		}
+		var got struct {
+			Results  []any `json:"results"`
+			Sequence int64 `json:"sequence_number"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Results == nil || got.Sequence <= 0 || got.Sequence >= 1<<53 {
+			t.Errorf("got %d %s, %v", w.Code, w.Body, err)
+		}
+		if len(asked) != 2 || s.seen != 99 {
+			t.Errorf("got %d operations looked up, newest position %d, want 2 and 99", len(asked), s.seen)
+		}
+		want(t, call(t, h, "POST", "/db/execute?queue&wait", ""), http.StatusOK, "") // nothing is left
+		if len(asked) != 2 {
+			t.Errorf("got %d operations looked up, want 2", len(asked))
+		}
+		for _, path := range []string{"/db/execute", "/db/execute?queue", "/db/execute?wait"} {
+			want(t, call(t, h, "POST", path, ""), http.StatusBadRequest, "")
+		}
+	})
 }
 
 // A barrier that does not see the end of all queued writes in time says so.
 func TestDBExecute_Barrier_TooLate_504(t *testing.T) {
-	s := &system{}
-	h := newAPI(s)
-	want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
-	want(t, call(t, h, "POST", "/db/execute?queue&wait&timeout=20ms", ""), http.StatusGatewayTimeout, "")
-	s.lookup = func(id dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{ID: id}, nil }
-	want(t, call(t, h, "POST", "/db/execute?queue&wait", ""), http.StatusOK, "")
+	synctest.Test(t, func(t *testing.T) {
+		s := &system{}
+		h := newAPI(s)
+		want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
+		want(t, call(t, h, "POST", "/db/execute?queue&wait&timeout=20ms", ""), http.StatusGatewayTimeout, "")
+		s.lookup = func(id dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{ID: id}, nil }
+		want(t, call(t, h, "POST", "/db/execute?queue&wait", ""), http.StatusOK, "")
+	})
 }
 
 // Every answer of rqlite's API has its headers. OPTIONS needs no credentials.

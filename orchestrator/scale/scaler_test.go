@@ -13,42 +13,35 @@ import (
 	"github.com/jonboulle/clockwork"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
 )
 
 // The boundaries, tested with the timer, one window each, on the clock that gocron is given.
 func TestScaler_Boundaries_EachWindowByItself(t *testing.T) {
-	clock, c := clockwork.NewFakeClock(), &cluster{}
-	cfg := configOf(c, "a")
-	cfg.Clock = clock
-	s := start(t, cfg)
-	defer closeScaler(t, s)
-	counts := []int{0, 1, 20, 21, 40, 41, 1000, 0}
-	s.Requested()
-	for i, n := range counts {
-		read(s, n)
-		if err := clock.BlockUntilContext(t.Context(), 1); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		clock, c := clockwork.NewFakeClock(), &cluster{}
+		cfg := configOf(c, "a")
+		cfg.Clock = clock
+		s := start(t, cfg)
+		defer closeScaler(t, s)
+		s.Requested()
+		synctest.Wait() // until gocron waits for the tick
+		for _, n := range []int{0, 1, 20, 21, 40, 41, 1000, 0} {
+			read(s, n)
+			clock.Advance(period)
+			synctest.Wait() // until the decision is done, and gocron waits for the next tick
 		}
-		clock.Advance(period)
-		testenv.Eventually(t, time.Minute, func() error {
-			if got := s.Decisions(t.Context()); len(got) != i+1 || !got[i].Done {
-				return fmt.Errorf("got %+v, want %d decisions that are done", got, i+1)
-			}
-			return nil
-		})
-	}
-	want(t, s, c, []outcome{
-		{0, 1, true},
-		{1, 1, true},
-		{20, 1, true},
-		{21, 2, true},
-		{40, 2, true},
-		{41, 3, true},
-		{1000, 8, true},
-		{0, 1, true},
-	}, []int{1, 1, 1, 2, 2, 3, 8, 1})
+		want(t, s, c, []outcome{
+			{0, 1, true},
+			{1, 1, true},
+			{20, 1, true},
+			{21, 2, true},
+			{40, 2, true},
+			{41, 3, true},
+			{1000, 8, true},
+			{0, 1, true},
+		}, []int{1, 1, 1, 2, 2, 3, 8, 1})
+	})
 }
 
 // The window begins with the first request to the database, however long the system idled.

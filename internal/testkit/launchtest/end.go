@@ -122,4 +122,4 @@ func (s *suite) settle(events <-chan struct{}) {
 }
 
 // quiet is how long no event may arrive before a test assumes that no more events follow.
-const quiet = 300 * time.Millisecond
+const quiet = 2 * time.Second

@@ -99,6 +99,8 @@ type Launcher struct {
 	events wait.Token
 	end    context.CancelFunc
 	watch  sync.WaitGroup
+	// inspectLimit is the constant, except in tests.
+	inspectLimit time.Duration
 
 	mu       sync.Mutex               // guards the fields below
 	starting map[string]chan struct{} // by start id; closed when the start is over
@@ -118,7 +120,7 @@ func New(c Config) (*Launcher, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	l := &Launcher{
-		config: c, engine: c.Engine, log: c.Log, events: wait.NewToken(),
+		config: c, engine: c.Engine, log: c.Log, events: wait.NewToken(), inspectLimit: inspectLimit,
 		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{}, dead: map[string]int{}, seen: map[string]Container{}, recorded: map[string]bool{},
 	}
 	ctx, end := context.WithCancel(context.Background())

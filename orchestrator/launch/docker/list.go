@@ -55,7 +55,7 @@ func (l *Launcher) complete(ctx context.Context, listed Container) (Container, b
 	if listed.Status == statusCreated { // has no pid
 		return listed, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+	ctx, cancel := context.WithTimeout(ctx, l.inspectLimit)
 	defer cancel()
 	c, err := l.engine.Inspect(ctx, listed.ID)
 	if errors.Is(err, errNotFound) {

@@ -1,6 +1,11 @@
 package hosts
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
-// SetPatience makes Look wait up to d for new lists. It must be called before the first Look.
-func (l *Launcher) SetPatience(d time.Duration) { l.patience = d }
+// NewPatient is New with another patience and listLimit.
+func NewPatient(log *slog.Logger, all []Host, d time.Duration) *Launcher {
+	return newLauncher(log, all, d, d)
+}

@@ -42,8 +42,8 @@ type Launcher struct {
 	events  wait.Token
 	end     context.CancelFunc
 	running sync.WaitGroup
-	// patience is the constant, except in tests.
-	patience time.Duration
+	// patience and listLimit are the constants, except in tests.
+	patience, listLimit time.Duration
 
 	mu      sync.Mutex  // guards the fields below and those of the hosts
 	changed wait.Signal // notified when a list ends
@@ -70,9 +70,14 @@ func CheckNames(names []string) error {
 
 // New returns a Launcher that watches the hosts until Close. Their names must pass CheckNames. Close leaves the hosts'
 // launchers open.
-func New(log *slog.Logger, all []Host) *Launcher {
+func New(log *slog.Logger, all []Host) *Launcher { return newLauncher(log, all, patience, listLimit) }
+
+func newLauncher(log *slog.Logger, all []Host, patience, listLimit time.Duration) *Launcher {
 	ctx, end := context.WithCancel(context.Background())
-	l := &Launcher{log: cmp.Or(log, slog.New(slog.DiscardHandler)), created: time.Now(), events: wait.NewToken(), end: end, patience: patience}
+	l := &Launcher{
+		log: cmp.Or(log, slog.New(slog.DiscardHandler)), created: time.Now(), events: wait.NewToken(), end: end,
+		patience: patience, listLimit: listLimit,
+	}
 	for _, h := range all {
 		l.hosts = append(l.hosts, newHost(h))
 	}

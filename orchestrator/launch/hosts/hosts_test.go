@@ -62,8 +62,7 @@ func TestConformance(t *testing.T) {
 			tb.Cleanup(func() { closed(tb, workers.Close) })
 			all = append(all, hosts.Host{Name: name, Launcher: workers})
 		}
-		l := hosts.New(nil, all)
-		l.SetPatience(30 * time.Second) // a slow machine's list is still a new one
+		l := hosts.NewPatient(nil, all, 30*time.Second) // a slow machine's list is still a new one, and no silence
 		tb.Cleanup(func() { closed(tb, l.Close) })
 		return launchtest.StubWorld{Launcher: spread{l}}
 	})
@@ -202,6 +201,7 @@ func TestLauncher_HostFallsSilent_EndsItsCalls(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second {
 			w.t.Errorf("took %v, want at most 2s", took)
 		}
+		synctest.Wait() // until the token of the silence is there
 		for len(w.Events()) > 0 {
 			<-w.Events()
 		}

@@ -69,7 +69,7 @@ func (l *Launcher) refresh(ctx context.Context, h *host) {
 	l.mu.Lock()
 	h.begun++
 	l.mu.Unlock()
-	callCtx, cancel := context.WithTimeout(ctx, listLimit)
+	callCtx, cancel := context.WithTimeout(ctx, l.listLimit)
 	defer cancel()
 	list, err := h.launcher.List(callCtx)
 	if ctx.Err() != nil {
@@ -92,7 +92,7 @@ func (l *Launcher) fails(ctx context.Context, h *host, began time.Time, err erro
 	if !h.silentSince.IsZero() {
 		return
 	}
-	if h.silentSince = began; time.Since(began) > 2*listLimit {
+	if h.silentSince = began; time.Since(began) > 2*l.listLimit {
 		h.silentSince = time.Now()
 	}
 	h.down()

@@ -20,16 +20,17 @@ const (
 type outlet struct {
 	pipe   *os.File // our end
 	to     *lines
-	passed atomic.Int64 // bytes
+	limit  time.Duration // drainLimit, except in tests
+	passed atomic.Int64  // bytes
 }
 
 // newOutlet returns an outlet, and the child's end of its pipe.
-func newOutlet(to *lines) (o *outlet, theirs *os.File, err error) {
+func newOutlet(to *lines, limit time.Duration) (o *outlet, theirs *os.File, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pipe for the output: %w", err)
 	}
-	return &outlet{pipe: ours, to: to}, theirs, nil
+	return &outlet{pipe: ours, to: to, limit: limit}, theirs, nil
 }
 
 // copy passes the output on to its end, and closes the pipe. If a grandchild holds the output open, copy ends after the
@@ -40,7 +41,7 @@ func (o *outlet) copy() {
 	buf, dead, silent := make([]byte, 32<<10), false, false
 	for left := pipeBytes; left > 0; {
 		if dead { // set before each Read: the time in which our own output blocks does not count
-			_ = o.pipe.SetReadDeadline(time.Now().Add(drainLimit))
+			_ = o.pipe.SetReadDeadline(time.Now().Add(o.limit))
 		}
 		n, err := o.pipe.Read(buf)
 		_, _ = o.to.Write(buf[:n])
@@ -68,11 +69,11 @@ func (o *outlet) died() {
 
 // openOutlets makes the outlets and returns the child's ends of their pipes.
 func (l *life) openOutlets() (stdout, stderr *os.File, err error) {
-	first, stdout, err := newOutlet(&l.stdout)
+	first, stdout, err := newOutlet(&l.stdout, l.limit)
 	if err != nil {
 		return nil, nil, err
 	}
-	second, stderr, err := newOutlet(&l.stderr)
+	second, stderr, err := newOutlet(&l.stderr, l.limit)
 	if err != nil {
 		return nil, nil, errors.Join(err, first.pipe.Close(), stdout.Close())
 	}
@@ -110,7 +111,7 @@ func (l *life) drain() {
 		select {
 		case <-l.copied:
 			left--
-		case <-time.After(drainLimit):
+		case <-time.After(l.limit):
 			now := l.passed()
 			if now == before {
 				return

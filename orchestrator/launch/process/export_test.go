@@ -3,10 +3,17 @@ package process
 import (
 	"io"
 	"os"
+	"time"
 )
 
 // NewPause is newPause.
 var NewPause = newPause
+
+// SetDrainLimit changes the drainLimit of a launcher's workers.
+func (c *Config) SetDrainLimit(d time.Duration) { c.drainLimit = d }
+
+// SetDrainLimit changes the drainLimit of a child.
+func (c *ChildConfig) SetDrainLimit(d time.Duration) { c.drainLimit = d }
 
 // PID returns the process id of the process that runs at the moment, or zero.
 func (c *Child) PID() int {
@@ -20,7 +27,7 @@ func (c *Child) PID() int {
 
 // Output copies from one output of a child to a writer. died tells it that the child is dead; ended is closed at its end.
 func Output(to io.Writer) (theirs *os.File, died func(), ended <-chan struct{}, err error) {
-	o, theirs, err := newOutlet(&lines{to: &sink{w: to}})
+	o, theirs, err := newOutlet(&lines{to: &sink{w: to}}, drainLimit)
 	if err != nil {
 		return nil, nil, nil, err
 	}

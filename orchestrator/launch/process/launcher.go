@@ -49,6 +49,8 @@ type Config struct {
 	// them too, the writer must be safe for concurrent use, as a file is.
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger
+
+	drainLimit time.Duration // zero, except in tests, means the constant
 }
 
 // Launcher implements launch.Launcher. It is safe for concurrent use.
@@ -86,6 +88,7 @@ func New(c Config) (*Launcher, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Address = cmp.Or(c.Address, "127.0.0.1")
+	c.drainLimit = cmp.Or(c.drainLimit, drainLimit)
 	lock, err := Claim(c.Dir)
 	if err != nil {
 		return nil, err

@@ -262,7 +262,7 @@ func TestLauncher_Close_LeavesNothing(t *testing.T) {
 // A dead worker's port refuses connections instead of leaving them waiting.
 func TestLauncher_Kill_ControlRefuses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, roleWorker, process.Config{})
+	w := newWorld(t, roleWorker, process.Config{Address: "127.0.0.4"}) // no other process takes the port at this address
 	i := start(t, w, "s1")
 	if err := w.Kill(t.Context(), i.ID); err != nil {
 		t.Fatal(err)

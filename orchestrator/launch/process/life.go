@@ -26,6 +26,7 @@ type program struct {
 	// listener is duplicated into the child; the caller keeps its own copy open and closes it.
 	listener       *net.TCPListener
 	stdout, stderr *sink
+	drainLimit     time.Duration
 }
 
 // life is one process, from its start to its end.
@@ -35,6 +36,7 @@ type life struct {
 	stderr    lines
 	outlets   []*outlet
 	copied    chan struct{} // has an element for each outlet that has ended
+	limit     time.Duration // drainLimit, except in tests
 	startedAt time.Time
 	terminate func() error // sends SIGTERM, on the first call only
 	ended     chan struct{}
@@ -44,7 +46,7 @@ type life struct {
 
 // begin starts a process. An error means that no process was started; it names the binary.
 func begin(p program) (*life, error) {
-	l := &life{stdout: lines{to: p.stdout}, stderr: lines{to: p.stderr}, ended: make(chan struct{})}
+	l := &life{stdout: lines{to: p.stdout}, stderr: lines{to: p.stderr}, limit: p.drainLimit, ended: make(chan struct{})}
 	l.terminate = sync.OnceValue(func() error { return l.signal(syscall.SIGTERM) })
 	started := make(chan error)
 	go l.run(p, started) // ends with the process

@@ -52,9 +52,9 @@ func dead(t *testing.T, w world) launch.Instance {
 func TestLauncher_WorkerDies_LastLinesAreLogged(t *testing.T) {
 	t.Parallel()
 	var log, stdout, stderr buffer
-	w := newWorld(t, roleDoomed, process.Config{
-		Stdout: &stdout, Stderr: &stderr, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-	})
+	c := process.Config{Stdout: &stdout, Stderr: &stderr, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+	c.SetDrainLimit(limit)
+	w := newWorld(t, roleDoomed, c)
 	i := start(t, w, "s1")
 	if code := dead(t, w).ExitCode; code != 3 {
 		t.Errorf("exit code: got %d, want 3", code)

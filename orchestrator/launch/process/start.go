@@ -116,7 +116,7 @@ func (l *Launcher) begin(s Spec) (e *life, control string, err error) {
 	}
 	e, err = begin(program{
 		binary: l.config.Binary, args: l.config.Args(s), env: l.config.Env,
-		listener: listener, stdout: l.stdout, stderr: l.stderr,
+		listener: listener, stdout: l.stdout, stderr: l.stderr, drainLimit: l.config.drainLimit,
 	})
 	if err != nil {
 		return nil, "", errors.Join(err, os.RemoveAll(s.Dir))

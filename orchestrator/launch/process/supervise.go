@@ -40,6 +40,8 @@ type ChildConfig struct {
 	// Stdout and Stderr are as in Config.
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger
+
+	drainLimit time.Duration // as in Config
 }
 
 // Child is a program that is kept running until it is stopped. It is safe for concurrent use.
@@ -75,7 +77,7 @@ func Supervise(c ChildConfig) (*Child, error) {
 		config: c, listener: listener,
 		program: program{
 			binary: binary, args: c.Args, env: c.Env, listener: listener,
-			stdout: &sink{w: c.Stdout}, stderr: &sink{w: c.Stderr},
+			stdout: &sink{w: c.Stdout}, stderr: &sink{w: c.Stderr}, drainLimit: cmp.Or(c.drainLimit, drainLimit),
 		},
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}

@@ -86,7 +86,9 @@ func TestSupervise_Stop_IsFinal(t *testing.T) {
 func TestSupervise_CrashLoop_IsToldOnce(t *testing.T) {
 	t.Parallel()
 	var log, stdout buffer
-	child := supervise(t, roleDoomed, process.ChildConfig{Stdout: &stdout, Log: slog.New(slog.NewJSONHandler(&log, nil))})
+	c := process.ChildConfig{Stdout: &stdout, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+	c.SetDrainLimit(limit)
+	child := supervise(t, roleDoomed, c)
 	eventually(t, func() error {
 		if lives := strings.Count(stdout.String(), `{"line":49}`); lives < 3 {
 			return fmt.Errorf("got %d lives, want 3", lives)

@@ -50,6 +50,8 @@ type Launcher struct {
 	events    wait.Token
 	end       context.CancelFunc
 	polling   sync.WaitGroup
+	// listTimeout is the constant, except in tests.
+	listTimeout time.Duration
 }
 
 var _ launch.Launcher = (*Launcher)(nil)
@@ -65,7 +67,7 @@ func New(c Config) (*Launcher, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	l := &Launcher{
 		launcher: rpc.Caller{Peer: "launcher", Base: base, HTTP: &http.Client{Transport: transport}, MaxAnswer: maxAnswerBytes},
-		log:      c.Log, transport: transport, events: wait.NewToken(),
+		log:      c.Log, transport: transport, events: wait.NewToken(), listTimeout: listTimeout,
 	}
 	if c.Token != "" {
 		l.launcher.Authorization = "Bearer " + c.Token
@@ -116,7 +118,7 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 
 // List implements launch.Launcher.
 func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
-	list, err := call[List](ctx, l, "list workers", get(PathList, listTimeout), nil)
+	list, err := call[List](ctx, l, "list workers", get(PathList, l.listTimeout), nil)
 	return list.Workers, err
 }
 
