@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,6 +58,8 @@ const (
 	failoverWhole = time.Minute
 	// failoverRest is the longest random pause between a complete system and the next kill; the shortest is a fifth.
 	failoverRest = time.Second
+	// failoverAnswer bounds the wait for a write that is sent after the last kill.
+	failoverAnswer = 10 * time.Second
 	// failoverCall is longer than any call may take: a system that has not answered by then is considered hung.
 	failoverCall = 15 * time.Second
 )
@@ -69,6 +72,11 @@ type failover struct {
 	load   *failoverLoad
 	system *system.System // started for the run; nil if the system runs elsewhere
 	steps  *progressbar.Steps
+	vain   bool // hear has waited in vain
+
+	mu       sync.Mutex // guards the fields below
+	streamed bool       // the system has a stream of events
+	changes  []change   // of that stream so far
 }
 
 // ErrWrong means that writes were lost or doubled, or are there unasked: the report has their numbers.
@@ -131,7 +139,7 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	defer load.end()
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	changes, opened := f.watch(watching)
+	opened, over := f.watch(watching)
 	select { // The stream does not repeat earlier events.
 	case <-opened:
 	case <-time.After(failoverWhole):
@@ -152,14 +160,15 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 		kills = append(kills, k)
 		f.steps.Done()
 	}
-	if !wait.For(ctx, failoverRest) {
+	if !wait.For(ctx, failoverRest) || !load.await(ctx, kills[len(kills)-1].whole) {
 		return nil, context.Cause(ctx)
 	}
 	ended := time.Now()
 	load.end()
 	unwatch()
+	<-over
 	f.steps.Begin("looking for lost writes")
-	report := f.report(kills, <-changes, ended)
+	report := f.report(kills, f.changes, ended)
 	failed := load.compare(ctx, report)
 	return report, errors.Join(failed, report.wrong())
 }
@@ -170,7 +179,12 @@ type kill struct {
 	at, whole time.Time
 }
 
-// kill takes the master away and waits until the system is complete.
+// serves reports whether a change is that the new master serves.
+func (k kill) serves(c change) bool {
+	return c.Role == "master" && c.Change == "serving" && c.PID != k.pid
+}
+
+// kill takes the master away, waits until the system is complete, and then for the event of that, see hear.
 func (f *failover) kill(ctx context.Context) (kill, error) {
 	before, err := f.whole(ctx)
 	if err != nil {
@@ -185,7 +199,7 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 		after, err := f.whole(ctx)
 		if err == nil && after.Epoch > before.Epoch {
 			k.whole = time.Now()
-			return k, nil
+			return k, f.hear(ctx, k)
 		}
 		if time.Now().After(deadline) {
 			return k, fmt.Errorf("no new master within %v: %+v: %w", failoverWhole, after, err)

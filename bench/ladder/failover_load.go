@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,6 +107,22 @@ func (l *failoverLoad) note(list *[]answered, a answered) loadgen.Outcome {
 	return loadgen.Outcome{}
 }
 
+// await waits until a write that was due after a time has ended in any way, at most for failoverAnswer. It reports whether ctx is still
+// valid.
+func (l *failoverLoad) await(ctx context.Context, after time.Time) bool {
+	for deadline := time.Now().Add(failoverAnswer); ; {
+		l.mu.Lock()
+		ended := slices.ContainsFunc(l.writes, func(a answered) bool { return a.due.After(after) })
+		l.mu.Unlock()
+		if ended || time.Now().After(deadline) {
+			return ctx.Err() == nil
+		}
+		if !wait.For(ctx, pollEvery) {
+			return false
+		}
+	}
+}
+
 // compare checks the database for acknowledged writes that are missing, and for writes that are there twice or unasked. With
 // ErrNotCompared report has no numbers of them.
 func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) error {
@@ -144,40 +161,60 @@ type change struct {
 	Change string `json:"change"`
 }
 
-// watch collects the control loop's events until ctx ends, and then sends them.
-func (f *failover) watch(ctx context.Context) (changed <-chan []change, opened <-chan struct{}) {
-	out, open := make(chan []change, 1), make(chan struct{})
+// watch collects the control loop's events until ctx ends.
+func (f *failover) watch(ctx context.Context) (opened, over <-chan struct{}) {
+	open, end := make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(open) })
 	go func() { // ends with ctx
-		var changes []change
+		defer close(end)
 		for ctx.Err() == nil {
-			changes = append(changes, f.stream(ctx, begun)...)
+			f.stream(ctx, begun)
 			wait.For(ctx, pollEvery)
 		}
-		out <- changes
 	}()
-	return out, open
+	return open, end
+}
+
+// hear waits until the stream of events has brought that the new master serves: after the next kill the event would count for that
+// one. It does not wait if the system has no such stream, or if failoverWhole was not enough after an earlier kill.
+func (f *failover) hear(ctx context.Context, k kill) error {
+	for deadline := k.whole.Add(failoverWhole); ; {
+		f.mu.Lock()
+		_, heard := firstChange(f.changes, k.at, deadline, k.serves)
+		heard = heard || !f.streamed
+		f.mu.Unlock()
+		f.vain = f.vain || time.Now().After(deadline)
+		if heard || f.vain {
+			return nil
+		}
+		if !wait.For(ctx, pollEvery) {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // stream reads a stream of events to its end. It calls begun once no later event can be missed.
-func (f *failover) stream(ctx context.Context, begun func()) []change {
+func (f *failover) stream(ctx context.Context, begun func()) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Base+"/api/v1/events", http.NoBody)
 	if err != nil {
-		return nil
+		return
 	}
 	resp, err := f.HTTP.Do(req) // without a timeout
 	if err != nil {
-		return nil
+		return
 	}
 	defer func() { _ = resp.Body.Close() }() // it is over.
+	f.mu.Lock()
+	f.streamed = f.streamed || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	f.mu.Unlock()
 	begun()
-	var changes []change
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		c := change{at: time.Now()}
 		if ok && json.Unmarshal([]byte(data), &c) == nil && c.Change != "" {
-			changes = append(changes, c)
+			f.mu.Lock()
+			f.changes = append(f.changes, c)
+			f.mu.Unlock()
 		}
 	}
-	return changes
 }

@@ -73,7 +73,7 @@ func (f *failover) report(kills []kill, changes []change, ended time.Time) *Fail
 	slices.SortFunc(acks, func(a, b answered) int { return a.end.Compare(b.end) })
 	var unavailable, gaps, died, named, serving []time.Duration
 	for i, k := range kills {
-		seenUntil := k.whole.Add(failoverRest) // an event may arrive after the cluster was seen complete
+		seenUntil := ended // an event may arrive after the cluster was seen complete
 		if i+1 < len(kills) {
 			seenUntil = kills[i+1].at
 		}
@@ -87,7 +87,7 @@ func (f *failover) report(kills []kill, changes []change, ended time.Time) *Fail
 		}{
 			{&died, func(c change) bool { return c.PID == k.pid && (c.Change == "died" || c.Change == "lost") }},
 			{&named, func(c change) bool { return c.Role == "master" && c.Change == "assigned" }},
-			{&serving, func(c change) bool { return c.Role == "master" && c.Change == "serving" && c.PID != k.pid }},
+			{&serving, k.serves},
 		} {
 			if at, ok := firstChange(changes, k.at, seenUntil, part.is); ok {
 				*part.into = append(*part.into, at.Sub(k.at))

@@ -31,6 +31,7 @@ type fakeSystem struct {
 	faulty  int // writes with the fault
 	epoch   int
 	crashed int // calls of crash/master
+	looks   int // calls of cluster; the second is the last thing before the kill
 }
 
 // The faults.
@@ -39,7 +40,7 @@ const (
 	doubles = "doubles it"
 	refuses = "does it and answers 503"
 	adds    = "adds one that was never sent"
-	stops   = "refuses all writes after the kill"
+	stops   = "refuses all writes from just before the kill on"
 	silent  = "the same, and all reads at the end"
 )
 
@@ -54,6 +55,7 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any = map[string]any{}
 	switch r.URL.Path {
 	case "/api/v1/cluster":
+		s.looks++
 		answer = map[string]any{"epoch": s.epoch, "desired_slaves": 1, "members": []api.Member{{PID: s.master, Role: "master", Ready: true}, {PID: 1, Role: "slave", Ready: true}}}
 	case "/api/v1/crash/master":
 		s.crashed++
@@ -81,7 +83,7 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // insert does a write, and reports whether it is to be refused all the same.
 func (s *fakeSystem) insert(name string) (refused bool) {
 	if s.fault == stops || s.fault == silent {
-		return s.epoch > 0
+		return s.looks > 1
 	}
 	faulty := s.fault != "" && s.writes%10 == 0
 	s.writes++

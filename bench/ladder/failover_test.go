@@ -3,6 +3,8 @@ package ladder
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rideshare/internal/progressbar"
 )
@@ -29,4 +31,32 @@ func TestFailover_Embedded_MeasuresEachKill(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kill waits for the event of its new master, however late; one that does not come is waited for once. Without a stream of events
+// there is no wait.
+func TestFailover_EventComesLate_IsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failover{streamed: true}
+		const late = 5 * time.Second
+		go func() {
+			time.Sleep(late)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.changes = append(f.changes, change{at: time.Now(), PID: 8, Role: "master", Change: "serving"})
+		}()
+		hear := func(pid int, least time.Duration) {
+			t.Helper()
+			start := time.Now()
+			err := f.hear(t.Context(), kill{pid: pid, at: start, whole: start})
+			if took := time.Since(start); err != nil || took < least || took > least+2*pollEvery {
+				t.Errorf("after the kill of %d: got %v after %v, want %v", pid, err, took, least)
+			}
+		}
+		hear(7, late)
+		hear(8, failoverWhole)
+		hear(8, 0)
+		f = &failover{}
+		hear(8, 0)
+	})
 }

@@ -255,7 +255,7 @@ func (s *scaleRun) step(ctx context.Context, n int) (ScaleStep, error) {
 	if err = errors.Join(err, context.Cause(ctx)); err != nil {
 		return ScaleStep{}, err
 	}
-	return stepOf(n, summary.Phases[1]), nil
+	return stepOf(n, summary.Phases), nil
 }
 
 // read sends one read.

@@ -53,7 +53,9 @@ type ScaleSecond struct {
 	Slaves  int     `json:"slaves"`
 }
 
-func stepOf(slaves int, of loadgen.Stretch) ScaleStep {
+// stepOf returns the figures of the second phase: the first one is the warm-up.
+func stepOf(slaves int, phases []loadgen.Stretch) ScaleStep {
+	of := phases[1]
 	return ScaleStep{Slaves: slaves, Rate: of.Rate() * good(of.Figures), P50: milliseconds(of.P50), P99: milliseconds(of.P99), Failed: of.Failed}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/bench/api"
+	"rideshare/bench/loadgen"
 	"rideshare/internal/progressbar"
 )
 
@@ -22,6 +23,8 @@ type scalable struct {
 	mu     sync.Mutex // guards the fields below
 	slaves int
 	turns  map[float64]bool // of the reads
+	reads  map[int]int      // by the number of slaves, before the autoscaler has a load
+	auto   bool             // the autoscaler has one
 }
 
 func (s *scalable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,10 +44,14 @@ func (s *scalable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if json.Unmarshal(body, &to) == nil && to.Min > s.slaves || to.Max < s.slaves {
 			s.slaves = to.Min
 		}
+		s.auto = s.auto || to.ReadsPerSlave > 0
 	case "/db/query":
 		var statements [][]any
 		if json.Unmarshal(body, &statements) == nil && r.URL.RawQuery == "" {
 			s.turns[statements[0][1].(float64)] = true
+			if !s.auto {
+				s.reads[s.slaves]++
+			}
 		}
 		answer = map[string]any{"results": []any{map[string]any{"time": 0.0005}}}
 	}
@@ -53,7 +60,7 @@ func (s *scalable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A run measures each number of slaves in turn, with reads that cost a millisecond, and limits each slave, and no master.
 func TestScale_Run(t *testing.T) {
-	fake := &scalable{slaves: 1, turns: map[float64]bool{}}
+	fake := &scalable{slaves: 1, turns: map[float64]bool{}, reads: map[int]int{}}
 	server := httptest.NewServer(fake)
 	defer server.Close()
 	root := t.TempDir()
@@ -73,8 +80,8 @@ func TestScale_Run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Steps) != 2 || report.Steps[0].Slaves != 1 || report.Steps[1].Slaves != 3 || report.Steps[0].Ratio != 1 || report.Steps[1].Rate <= 0 {
-		t.Errorf("got steps %+v, want those of 1 and 3 slaves", report.Steps)
+	if len(report.Steps) != 2 || report.Steps[0].Slaves != 1 || report.Steps[1].Slaves != 3 || report.Steps[0].Ratio != 1 || fake.reads[1] == 0 || fake.reads[3] == 0 {
+		t.Errorf("got steps %+v and reads %v, want those of 1 and 3 slaves", report.Steps, fake.reads)
 	}
 	if a := report.Auto; a == nil || len(a.Seconds) == 0 || a.ReadsPerSlave < 1 {
 		t.Errorf("got %+v, want the seconds of the load", a)
@@ -96,9 +103,29 @@ func TestScale_Run(t *testing.T) {
 	}
 }
 
+// A step has the figures of the second phase. Its rate counts reads that did not fail.
+func TestStepOf(t *testing.T) {
+	warmUp := loadgen.Stretch{Took: time.Second, Figures: loadgen.Figures{Count: 100}}
+	for name, test := range map[string]struct {
+		measured loadgen.Stretch
+		want     ScaleStep
+	}{
+		"AllGood": {
+			loadgen.Stretch{Took: 2 * time.Second, Figures: loadgen.Figures{Count: 10, P50: time.Millisecond, P99: 3 * time.Millisecond}},
+			ScaleStep{Slaves: 3, Rate: 5, P50: 1, P99: 3},
+		},
+		"SomeFailed": {loadgen.Stretch{Took: 2 * time.Second, Figures: loadgen.Figures{Count: 10, Failed: 5}}, ScaleStep{Slaves: 3, Rate: 2.5, Failed: 5}},
+		"None":       {loadgen.Stretch{Took: 2 * time.Second}, ScaleStep{Slaves: 3}},
+	} {
+		if got := stepOf(3, []loadgen.Stretch{warmUp, test.measured}); got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
 // A slave that cannot be limited ends the run: its figures would be wrong.
 func TestScale_Run_SlaveNotLimited_IsAnError(t *testing.T) {
-	server := httptest.NewServer(&scalable{slaves: 1, turns: map[float64]bool{}})
+	server := httptest.NewServer(&scalable{slaves: 1, turns: map[float64]bool{}, reads: map[int]int{}})
 	defer server.Close()
 	s := &scaleRun{
 		ScaleConfig: ScaleConfig{Slaves: []int{1}, Clients: 1, Length: time.Millisecond, Progress: progressbar.Output{Writer: io.Discard}},

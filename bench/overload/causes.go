@@ -103,7 +103,8 @@ func (s *stage) crashing(roles ...string) func(context.Context) (func(context.Co
 		loop.Go(func() {
 			for again := true; again; again = wait.For(ctx, crashEvery) {
 				for _, role := range roles {
-					s.client.Send(ctx, http.MethodPost, s.url+"/api/v1/crash/"+role, nil) // there may be no such worker now.
+					// There may be no such worker now. A crash that was sent is awaited, so that none comes after the end.
+					s.client.Send(context.WithoutCancel(ctx), http.MethodPost, s.url+"/api/v1/crash/"+role, nil)
 				}
 			}
 		})

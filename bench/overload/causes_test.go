@@ -87,6 +87,8 @@ func TestRun_N5_RealCauses(t *testing.T) {
 			t.Errorf("%s: no request was refused with %q", stage, reason)
 		}
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.crashed["slave"] == 0 || f.crashed["master"] == 0 || f.opened() != "" {
 		t.Errorf("crashed %v, left open: %q; want both roles crashed, and nothing left open", f.crashed, f.opened())
 	}
@@ -123,6 +125,8 @@ func TestRun_N5_AlarmCommandFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no broker") {
 		t.Errorf("got %v, want what the command said", err)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.opened() != "" {
 		t.Errorf("the alarm was not cleared")
 	}

@@ -157,7 +157,11 @@ func TestIngest_Refusals(t *testing.T) {
 	} {
 		for _, key := range []string{"", "k"} {
 			var attempts atomic.Int64
-			database := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			database := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					_, _ = io.WriteString(w, "{}")
+					return
+				}
 				w.Header().Set("Retry-After", "7")
 				if attempts.Add(1) > 1 {
 					w.WriteHeader(http.StatusServiceUnavailable) // It says nothing about the first attempt.
@@ -170,7 +174,11 @@ func TestIngest_Refusals(t *testing.T) {
 			if tt.want == http.StatusGatewayTimeout {
 				deadline = 2 * time.Second
 			}
-			s := newService(t.Context(), config{ranges: defaultRanges(), batch: 100, deadline: deadline}, db.New(database.URL, "skilift", ""))
+			client := db.New(database.URL, "skilift", "")
+			if err := client.Operation(t.Context(), "any", new(any)); err != nil { // The ride finds the connection made.
+				t.Error(err)
+			}
+			s := newService(t.Context(), config{ranges: defaultRanges(), batch: 100, deadline: deadline}, client)
 			w := httptest.NewRecorder()
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, post(1, 2025, 1, 1), strings.NewReader(aRide))
 			r.Header.Set("Idempotency-Key", key)

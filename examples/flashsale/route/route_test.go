@@ -65,8 +65,7 @@ func TestRouter_PopularGoods_LoadIsBounded(t *testing.T) {
 // A request goes on to the next instance only if it certainly was not sent, and then with its body. Every failure has the
 // status that says whether it may have been done.
 func TestRouter_InstanceAway(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	gone := &httptest.Server{URL: "http://" + testenv.FreeAddress(t)}
 	breaks := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer breaks.Close()
 	echoes := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

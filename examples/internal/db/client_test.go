@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/internal/testkit/testenv"
 )
 
 // server answers each request with serve.
@@ -99,9 +100,7 @@ func TestRefusal_SaysWhatIsKnown(t *testing.T) {
 			}
 		})
 	}
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	_, err := db.New(gone.URL, "ann", "").Query(t.Context(), db.Options{}, db.SQL("SELECT 1"))
+	_, err := db.New("http://"+testenv.FreeAddress(t), "ann", "").Query(t.Context(), db.Options{}, db.SQL("SELECT 1"))
 	if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != http.StatusServiceUnavailable || r.Unknown() {
 		t.Errorf("nobody there: got %v, want 503", err)
 	}
