@@ -251,12 +251,18 @@ func TestEvents_AsTheyHappen(t *testing.T) {
 func TestSettings_AndSupportBundle(t *testing.T) {
 	p := anywhere(t).open(t, "settings")
 	p.waitText("--scale-max")
-	got := p.saved("Download support bundle", "rideshare-support-*.json")
-	for _, part := range []string{`"--scale-max"`, `"members"`, `"decisions"`, "rideshare_http_requests_total", `"serving"`} {
-		if !strings.Contains(got, part) {
-			t.Errorf("the bundle lacks %s", part)
+	testenv.Eventually(t, patience, func() error { // the page stops reading if no event comes for 300 ms
+		got := p.saved("Download support bundle", "rideshare-support-*.json")
+		for _, part := range []string{`"--scale-max"`, `"members"`, `"decisions"`, "rideshare_http_requests_total"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("the bundle lacks %s", part)
+			}
 		}
-	}
+		if !strings.Contains(got, `"change": "serving"`) {
+			return errors.New("the bundle lacks the last events")
+		}
+		return nil
+	})
 }
 
 // The settings of the other parts are shown by part. For a part that does not answer, the error is shown.

@@ -128,17 +128,13 @@ func (w *writer) expect(away string) {
 	w.away = away
 }
 
-// refused returns how many writes were not acknowledged so far.
+// refused returns how many writes were answered with 503 or not at all so far. The machine alone can make a call miss its deadline (504).
 func (w *writer) refused() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for _, statuses := range w.statuses {
-		for status, count := range statuses {
-			if status != http.StatusOK && status != http.StatusCreated {
-				n += count
-			}
-		}
+		n += statuses[0] + statuses[http.StatusServiceUnavailable]
 	}
 	return n
 }

@@ -41,9 +41,6 @@ func TestFaults_BookingWhileWorkersCrash_EachUserRideAndSeatOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d workers crashed meanwhile", crashes)
-	if crashes == 0 {
-		t.Error("no worker crashed: the bookings prove nothing")
-	}
 	sys.AwaitService(t)
 	view := decode[rideView](t, sys.Get(t, sys.rideURL(shared)).expect(t, http.StatusOK, anyBody))
 	slices.Sort(view.Users)
@@ -82,24 +79,24 @@ func (s *system) book(key, method, url, body string, want ...int) (answer, error
 // mostCrashes is below STARTS_PER_MINUTE: otherwise starts would be held back for up to a minute.
 const mostCrashes = 90
 
-// keepCrashing kills a random worker each time the system is whole again, mostCrashes at most, until
+// keepCrashing kills a random worker, and then another each time the system is whole again, mostCrashes at most, until
 // stop is called, which returns how many died.
 func (s *system) keepCrashing(t *testing.T) (stop func() int) {
 	t.Helper()
 	random := newRandom(t)
 	ctx, cancel := context.WithCancel(t.Context())
+	role := func() string { return []string{"master", "slave"}[random.IntN(2)] }
+	s.Crash(t, role())
 	crashes := make(chan int, 1)
 	go func() {
-		n := 0
+		n := 1
 		for n < mostCrashes && ctx.Err() == nil {
-			role := []string{"master", "slave"}[random.IntN(2)]
-			if a, err := s.Try(ctx, "POST", s.db("/api/v1/crash/"+role), ""); err == nil && a.Status == http.StatusOK {
-				n++
+			if a, err := s.Try(ctx, "GET", s.db("/readyz"), ""); err != nil || a.Status != http.StatusOK {
+				continue
 			}
-			for ctx.Err() == nil {
-				if a, err := s.Try(ctx, "GET", s.db("/readyz"), ""); err == nil && a.Status == http.StatusOK {
-					break
-				}
+			a, err := s.Try(context.WithoutCancel(ctx), "POST", s.db("/api/v1/crash/"+role()), "") // one that is cut off may still kill
+			if err == nil && a.Status == http.StatusOK {
+				n++
 			}
 		}
 		crashes <- n

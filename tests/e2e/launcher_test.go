@@ -145,28 +145,32 @@ func (p *parts) ready(t *testing.T) []int {
 	return pids
 }
 
-// wantSettings checks that the orchestrator returns the settings of every other part.
+// wantSettings waits until the orchestrator returns the settings of every other part. It does not wait long for a part that
+// stands still.
 func (p *parts) wantSettings(t *testing.T) {
 	t.Helper()
-	resp, err := http.Get("http://" + p.orchestrator + "/api/v1/settings")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var told struct{ Parts []settings.Part }
-	if err = json.NewDecoder(resp.Body).Decode(&told); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, part := range told.Parts {
-		names = append(names, part.Part)
-		if part.Error != "" || !slices.ContainsFunc(part.Settings, func(s settings.Setting) bool { return s.Source == "flag" }) {
-			t.Errorf("the settings of %s %s: got %v and error %q, want some from flags", part.Part, part.Instance, part.Settings, part.Error)
+	testenv.Eventually(t, startLimit, func() error {
+		resp, err := http.Get("http://" + p.orchestrator + "/api/v1/settings")
+		if err != nil {
+			return err
 		}
-	}
-	if want := []string{"persdb", "launcher", "worker", "worker"}; !slices.Equal(names, want) {
-		t.Errorf("got the settings of %v, want those of %v", names, want)
-	}
+		defer func() { _ = resp.Body.Close() }()
+		var told struct{ Parts []settings.Part }
+		if err = json.NewDecoder(resp.Body).Decode(&told); err != nil {
+			return err
+		}
+		var names []string
+		for _, part := range told.Parts {
+			names = append(names, part.Part)
+			if part.Error != "" || !slices.ContainsFunc(part.Settings, func(s settings.Setting) bool { return s.Source == "flag" }) {
+				return fmt.Errorf("the settings of %s %s: got %v and error %q, want some from flags", part.Part, part.Instance, part.Settings, part.Error)
+			}
+		}
+		if want := []string{"persdb", "launcher", "worker", "worker"}; !slices.Equal(names, want) {
+			return fmt.Errorf("got the settings of %v, want those of %v", names, want)
+		}
+		return nil
+	})
 }
 
 // Workers belong to the launcher: they outlive the orchestrator, whether it is terminated or killed, and the next

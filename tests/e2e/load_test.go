@@ -22,7 +22,10 @@ type loadReport struct {
 		}
 		Unsent int
 	}
-	Samples   []struct{ Ready, Masters int }
+	Samples []struct {
+		Ready   int
+		Problem string
+	}
 	Decisions []struct {
 		Count, Wanted int
 		Done          bool
@@ -50,13 +53,15 @@ func TestLoad_SlavesComeAndGo_NothingFails(t *testing.T) {
 		}})
 		readyFile = sys.readyFile()
 	}
-	r := runLoad(t, readyFile, "quiet 6s 1; busy 16s 40; quiet 18s 1")
-	if !r.Check.OK || r.Load.All.Failed != 0 || r.Load.All.Count+r.Load.Unsent != 664 {
-		t.Errorf("load: got %s, want a good check, 664 requests and no failure", toJSON(r.Load))
+	r := runLoad(t, readyFile, "quiet 6s 1; busy 16s 40; quiet 38s 1")
+	if !r.Check.OK || r.Load.All.Failed != 0 || r.Load.All.Count+r.Load.Unsent != 684 {
+		t.Errorf("load: got %s, want a good check, 684 requests and no failure", toJSON(r.Load))
 	}
 	ready := make([]int, 0, len(r.Samples))
 	for _, s := range r.Samples {
-		ready = append(ready, s.Ready)
+		if s.Problem == "" {
+			ready = append(ready, s.Ready)
+		}
 	}
 	most := slices.Index(ready, loadSlaves)
 	if most < 0 || ready[0] != 1 || ready[len(ready)-1] != 1 {
@@ -65,11 +70,12 @@ func TestLoad_SlavesComeAndGo_NothingFails(t *testing.T) {
 	if most >= 0 && slices.Max(ready) > loadSlaves {
 		t.Errorf("slaves each second: got %v, want never more than %d", ready, loadSlaves)
 	}
-	if len(r.Decisions) < 6 {
-		t.Errorf("decisions: got %d in 40s, want one every %v", len(r.Decisions), loadPeriod)
+	if len(r.Decisions) < 9 {
+		t.Errorf("decisions: got %d in 60s, want one every %v", len(r.Decisions), loadPeriod)
 	}
-	for _, d := range r.Decisions {
-		if want := max(1, min(loadSlaves, (d.Count+loadPerSlave-1)/loadPerSlave)); d.Wanted != want || !d.Done || d.Why == "" {
+	for i, d := range r.Decisions {
+		done := d.Done || i == len(r.Decisions)-1 || strings.Contains(d.Why, "overtaken") // the newest may still be carried out
+		if want := max(1, min(loadSlaves, (d.Count+loadPerSlave-1)/loadPerSlave)); d.Wanted != want || !done || d.Why == "" {
 			t.Errorf("decision: got %+v, want %d slaves, done, with a reason", d, want)
 		}
 	}

@@ -29,7 +29,7 @@ const (
 func startPersdb(t *testing.T) (pid int, c *client.Client) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), suite.binary, "persdb", "--listen", "127.0.0.1:0", "--data", t.TempDir())
-	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(persdbGo)+"MiB")
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT="+strconv.Itoa(persdbGo)+"MiB", "SQL_WRITE_TIME=4s", "SQL_OPERATION_TIME=4s") // as long as possible
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -41,9 +41,13 @@ func (s *system) asks(t *testing.T, path, caller string, status int) error {
 	return nil
 }
 
+// write replaces a file. Nobody sees it half written.
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
 	}
 }

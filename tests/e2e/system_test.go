@@ -23,7 +23,7 @@ const (
 	startLimit = 60 * time.Second
 	// stopLimit is what docs/OPERATIONS.md promises: exit within 10 s of SIGTERM.
 	stopLimit = 10 * time.Second
-	// answerLimit is when the answer of db/* is too late: the default deadline, plus time for a busy machine.
+	// answerLimit is when the answer of db/* is too late: the deadline of patientCalls, plus time for a busy machine.
 	answerLimit = 20 * time.Second
 	// callLimit bounds each HTTP call: longer than any deadline inside the system.
 	callLimit = time.Minute
@@ -38,8 +38,12 @@ var againLimit = func() time.Duration {
 	return 30 * time.Second
 }()
 
-// patientWorkers is a setting for busy machines, where a worker may stand still for seconds and must not be replaced.
-const patientWorkers = "HUNG_AFTER=1m"
+// patientWorkers and patientCalls are settings for busy machines, where a worker may stand still for seconds: it must not be
+// replaced, and calls must wait for it.
+const (
+	patientWorkers = "HUNG_AFTER=1m"
+	patientCalls   = "CALL_TIMEOUT=12s"
+)
 
 // setup is how a test's system differs from a plain `rideshare up`.
 type setup struct {
@@ -139,7 +143,7 @@ func (s *system) launch() error {
 	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		return err
 	}
-	proc, err := startProcess(s.logFile(), append([]string{patientWorkers, markerEnv + "=" + s.id}, s.setup.env...), s.upArgs()...)
+	proc, err := startProcess(s.logFile(), append([]string{patientWorkers, patientCalls, markerEnv + "=" + s.id}, s.setup.env...), s.upArgs()...)
 	if err != nil {
 		return err
 	}

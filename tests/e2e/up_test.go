@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// In one process, the system is ready in a fraction of a second. The best of five starts counts, since other work of the
-// machine may delay any of them.
+// In one process, the system is ready in a fraction of a second, plus the time of the disk. The best of five starts counts,
+// since other work of the machine may delay any of them.
 func TestUp_OneProcess_ReadyInAFractionOfASecond(t *testing.T) {
 	best := startLimit
 	for range 5 {
@@ -24,9 +24,27 @@ func TestUp_OneProcess_ReadyInAFractionOfASecond(t *testing.T) {
 		sys.Start(t)
 		best = min(best, time.Since(began))
 	}
-	if best >= time.Second {
-		t.Errorf("the best of five starts took %v", best)
+	if limit := time.Second + 10*syncTime(t); best >= limit {
+		t.Errorf("the best of five starts took %v, want less than %v", best, limit)
 	}
+}
+
+// syncTime returns how long the disk takes to keep a small file.
+func syncTime(t *testing.T) time.Duration {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "small"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // nobody reads it
+	if _, err = file.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err = file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(began)
 }
 
 // A second `up` on the same directory fails with one clear line. The first continues and keeps its ready file.

@@ -97,7 +97,7 @@ func TestAlerts_Replica(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, slowSession, "CACHE_AUDIT=100ms")
 	sys.wrongCache = true
-	alerts := sys.watchAlerts(t, "rideshare_worker_lag_entries) > 1000", "rideshare_worker_lag_entries) > 10")
+	alerts := sys.watchAlerts(t, "rideshare_worker_lag_entries) > 1000", "rideshare_worker_lag_entries) > 4")
 	sys.exec(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER)", "INSERT INTO t VALUES(1, 0)")
 	o := orchestrator{system: sys}
 	testenv.Eventually(t, healLimit, func() error { return o.cached(t, "weak", "0") })
@@ -111,7 +111,7 @@ func TestAlerts_Replica(t *testing.T) {
 	testenv.Eventually(t, healLimit, func() error { return o.cached(t, "weak", "0") })
 
 	signal(t, slave, syscall.SIGSTOP)
-	for range 20 {
+	for range 6 {
 		sys.exec(t, "INSERT INTO t(n) VALUES(0)")
 	}
 	alerts.Await(t, "RideshareReplicaLags")

@@ -44,14 +44,21 @@ func (s *system) try(ctx context.Context, method, path string, body any, headers
 func (s *system) post(ctx context.Context, fail func(error), path string, body any, headers ...string) (answer, error) {
 	began := time.Now()
 	a, err := s.try(ctx, http.MethodPost, path, body, headers...)
-	limit := answerLimit
-	if slices.Contains(s.env, patient) {
-		limit += patience
-	}
-	if took := time.Since(began); took > limit {
+	if took, limit := time.Since(began), s.callTimeout()+answerLate; took > limit {
 		fail(errors.Join(fmt.Errorf("POST %s: answered after %v with %d, want within %v", path, took, a.status, limit), err))
 	}
 	return a, err
+}
+
+// callTimeout returns the deadline that the system has for each call.
+func (s *system) callTimeout() time.Duration {
+	timeout := callTimeout
+	for _, setting := range s.env {
+		if text, ok := strings.CutPrefix(setting, "CALL_TIMEOUT="); ok {
+			timeout, _ = time.ParseDuration(text) // the system does not start with a wrong one
+		}
+	}
+	return timeout
 }
 
 func (s *system) send(req *http.Request) (answer, error) {
@@ -104,20 +111,29 @@ func (s *system) exec(t *testing.T, statements ...string) {
 	})
 }
 
-// rows returns what a read answers at the default level, which sees every acknowledged write.
-func (s *system) rows(t *testing.T, query string) [][]json.RawMessage {
+// errRefused means that a read was answered with 503 or 504.
+var errRefused = errors.New("refused")
+
+// rows returns what a read answers at the default level, which sees every acknowledged write. A refused read is repeated.
+func (s *system) rows(t *testing.T, query string) (rows [][]json.RawMessage) {
 	t.Helper()
-	rows, err := s.query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Eventually(t, healLimit, func() (err error) {
+		if rows, err = s.query(query); err != nil && !errors.Is(err, errRefused) {
+			t.Fatal(err)
+		}
+		return err
+	})
 	return rows
 }
 
-// query is rows for a system that may refuse the read.
+// query is rows with one try.
 func (s *system) query(query string) ([][]json.RawMessage, error) {
 	a, err := s.try(context.Background(), http.MethodPost, "/db/query", []string{query})
-	if err == nil && a.status != http.StatusOK {
+	switch {
+	case err != nil || a.status == http.StatusOK:
+	case a.status == http.StatusServiceUnavailable || a.status == http.StatusGatewayTimeout:
+		err = errRefused
+	default:
 		err = errors.New("want 200")
 	}
 	if err != nil {
@@ -153,8 +169,8 @@ func (s *system) cluster(t *testing.T) cluster {
 	t.Helper()
 	var c cluster
 	testenv.Eventually(t, healLimit, func() (err error) {
-		if c, err = get[cluster](s, "/api/v1/cluster"); err == nil && c.Epoch == 0 {
-			err = errors.New("persdb has not told its epoch in time")
+		if c, err = get[cluster](s, "/api/v1/cluster"); err == nil && (c.Epoch == 0 || c.ID == "") {
+			err = errors.New("persdb has not told its epoch and id in time")
 		}
 		return err
 	})

@@ -17,19 +17,26 @@ import (
 // session is how long ZooKeeper keeps the registration of a worker that it does not hear.
 const session = 6 * time.Second
 
+// In tests of an outage of ZooKeeper a session is longer, so that a worker of a busy machine has the time to register again. outage is
+// longer than such a session.
+const (
+	outageSession = "RIDESHARE_SESSION=12s"
+	outage        = 15 * time.Second
+)
+
 // While ZooKeeper is dead, for longer than the workers' sessions, writes and reads are
 // answered, and when it is back every worker is as before.
 func TestSystem_CoordinatorKilled_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	t.Parallel()
-	sys := startSystem(t, ownCoordinator(t), 2)
+	sys := startSystem(t, ownCoordinator(t), 2, outageSession)
 	l := startLoad(t, sys)
 	before := sys.cluster(t)
 	sys.zoo.Kill(t)
-	outlast(t, 2*session)
+	outlast(t, outage)
 	l.awaitProgress(t)
 	sys.zoo.Start(t)
 	sys.awaitWhole(t, 2)
-	outlast(t, session) // long enough that the end of the sessions would show
+	outlast(t, outage) // long enough that the end of the sessions would show
 	if after := sys.awaitWhole(t, 2); after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
 		t.Errorf("after the outage: got %+v, want the workers and the epoch of before, %+v", after, before)
 	}
@@ -40,14 +47,14 @@ func TestSystem_CoordinatorKilled_ServiceGoesOnAndNothingChanges(t *testing.T) {
 // goes on it may end all sessions at once: every worker registers again, and none is replaced.
 func TestSystem_CoordinatorFrozen_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	t.Parallel()
-	sys := startSystem(t, ownCoordinator(t), 2)
+	sys := startSystem(t, ownCoordinator(t), 2, outageSession)
 	l := startLoad(t, sys)
 	before := sys.cluster(t)
 	sys.zoo.Pause(t)
-	outlast(t, 2*session)
+	outlast(t, outage)
 	l.awaitProgress(t)
 	sys.zoo.Resume(t)
-	outlast(t, 2*session)
+	outlast(t, outage)
 	after := sys.awaitWhole(t, 2)
 	if after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
 		t.Errorf("after the outage: got %+v, want the workers and the epoch of before, %+v", after, before)

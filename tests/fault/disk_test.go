@@ -83,6 +83,7 @@ func (o orchestrator) refusedForRoom(t *testing.T) {
 func TestPersdb_DiskTurnsReadOnly_NothingAcknowledgedUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, shared(t), 2)
+	s.env = []string{unhurried}
 	disk := testenv.FailingDisk(t, filepath.Join(s.dir, "data"), diskSize)
 	s.startPersdb(t)
 	s.startLauncher(t)

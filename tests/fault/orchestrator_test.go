@@ -255,7 +255,7 @@ func TestOrchestrators_WritesThroughOne_ReadThroughTheOtherSeesThem(t *testing.T
 	})
 	slave := second.cluster(t).pids("slave")[0]
 	signal(t, slave, syscall.SIGSTOP)
-	const writes, rows = 20, 2000
+	const writes, rows = 4, 10_000
 	for range writes {
 		first.exec(t, fmt.Sprintf("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c WHERE n < %d) INSERT INTO t SELECT n FROM c", rows))
 	}

@@ -45,7 +45,7 @@ func startNamespaced(t *testing.T, on services, slaves int) *system {
 		testenv.Cannot(t, false, "a pid namespace of its own needs root, nsenter and %s: %v", lastPID, missing)
 	}
 	s := newSystem(t, on, slaves)
-	s.env = []string{"RIDESHARE_SESSION=" + longSession.String()}
+	s.env = []string{"RIDESHARE_SESSION=" + longSession.String(), patient}
 	s.prepare = func(cmd *exec.Cmd) {
 		script := fmt.Sprintf(`echo %d > %s && exec "$0" "$@"`, firstPIDs, lastPID)
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script}, cmd.Args...)

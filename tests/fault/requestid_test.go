@@ -17,7 +17,7 @@ import (
 // slave, and for a write persdb.
 func TestSystem_RequestID_InTheLogsOfAllParts(t *testing.T) {
 	t.Parallel()
-	sys := startSystem(t, shared(t), 1, "LOG_LEVEL=debug")
+	sys := startSystem(t, shared(t), 1, "LOG_LEVEL=debug", patient)
 	write := sys.call(t, "/db/execute", "write-id", "CREATE TABLE t(n INTEGER PRIMARY KEY)")
 	read := sys.call(t, "/db/query", "read-id", "SELECT * FROM t")
 	testenv.Eventually(t, healLimit, func() error {
