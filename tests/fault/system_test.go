@@ -24,8 +24,8 @@ import (
 const (
 	// startLimit bounds the time from exec to the ready file.
 	startLimit = 60 * time.Second
-	// stopLimit is the promise of the command, which ends within 10 s of SIGTERM, and as much again for a busy machine.
-	stopLimit = 20 * time.Second
+	// stopLimit is the promise of the command: it ends within 10 s of SIGTERM. See endsInTime for how the time is counted.
+	stopLimit = 10 * time.Second
 	// orphanLimit is how long a child may outlive its parent.
 	orphanLimit = 10 * time.Second
 	// healLimit bounds the time from the end of a fault until the system is whole.
