@@ -33,7 +33,7 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 // The same is true if the orchestrator or the master stands still.
 func TestSystem_OneStandsStill_ReplacedAndNothingLost(t *testing.T) {
 	t.Parallel()
-	inTurn(t, startLoad(t, startSystem(t, shared(t), 2, slowSession, patient, hanging)), []workerFault{
+	inTurn(t, startLoad(t, startSystem(t, shared(t), 2, slowSession, patient, busyHangs)), []workerFault{
 		{"Orchestrator", orchestratorStandsStill}, // first: no worker may have been taken for hung
 		{"Master", masterStandsStill},
 	})
