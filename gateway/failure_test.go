@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,25 +21,10 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// serveAt serves handler at an address.
-func serveAt(t *testing.T, addr string, handler http.Handler) *httptest.Server {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewUnstartedServer(handler)
-	_ = s.Listener.Close() // It made one of its own.
-	s.Listener = listener
-	s.Start()
-	t.Cleanup(s.Close)
-	return s
-}
-
 // Requests go around the instances in turn, past those that take no connection.
 func TestGateway_RoundRobinSkipsDead(t *testing.T) {
 	one, three := instance(t, "one"), instance(t, "three")
-	two := serveAt(t, testenv.FreeAddress(t), instance(t, "two").Config.Handler)
+	two := apitest.ServeAt(t, testenv.FreeAddress(t), instance(t, "two").Config.Handler)
 	s := newGateway(t, gateway.Config{Users: []string{one.URL, two.URL, three.URL}, Rides: []string{one.URL}})
 	hits := func(n int) map[string]int {
 		seen := map[string]int{}
@@ -93,7 +77,7 @@ func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 	if n := hits(); n != 0 {
 		t.Errorf("dead: got %d hits", n)
 	}
-	serveAt(t, addr, handler)
+	apitest.ServeAt(t, addr, handler)
 	if n := hits(); n != 0 {
 		t.Errorf("back, but not yet tried again: got %d hits", n)
 	}
@@ -126,7 +110,7 @@ func TestGateway_OrderFirst(t *testing.T) {
 	if err := serves("second"); err != nil {
 		t.Error(err)
 	}
-	serveAt(t, addr, handler)
+	apitest.ServeAt(t, addr, handler)
 	testenv.Eventually(t, time.Minute, func() error { return serves("first") })
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -34,14 +34,8 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{answers: map[string]string{"SELECT 1": `{"columns":["1"],"values":[[1]]}`, "bad": `{"error":"no \u001b such"}`}}
-	// Nobody else gets its port when it is closed.
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", testenv.FreeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(s.serve)}}
-	s.Start()
-	t.Cleanup(s.Close)
+	// No other process gets this port when the server is closed.
+	s.Server = apitest.ServeAt(t, testenv.FreeAddress(t), http.HandlerFunc(s.serve))
 	return s
 }
 

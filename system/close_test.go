@@ -20,7 +20,7 @@ func startAll(t *testing.T, data string) *System {
 	t.Helper()
 	sys, err := Start(t.Context(), Config{
 		Log: slog.New(slog.DiscardHandler), Name: "up", Data: data, Slaves: 1, CallTimeout: 40 * time.Second, HungAfter: time.Minute,
-		// Nobody else answers at the address of a server that has stopped.
+		// After a server has stopped, no other process answers at its address.
 		Gateway: testenv.FreeAddress(t), Users: testenv.FreeAddress(t), Rides: testenv.FreeAddress(t), Orchestrator: testenv.FreeAddress(t),
 		Scale:     Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: RideRules{Now: time.Now, Location: time.UTC},

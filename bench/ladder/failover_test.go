@@ -33,8 +33,8 @@ func TestFailover_Embedded_MeasuresEachKill(t *testing.T) {
 	}
 }
 
-// A kill waits for the event of its new master, however late; one that does not come is waited for once. Without a stream of events
-// there is no wait.
+// A kill waits for the event of its new master, however late. If an event does not come, later kills do not wait. Without a stream of
+// events no kill waits.
 func TestFailover_EventComesLate_IsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failover{streamed: true}

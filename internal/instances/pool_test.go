@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/instances"
+	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -87,20 +88,6 @@ func wantError(t *testing.T, err error, sent, elsewhere bool) {
 	}
 }
 
-// listenAt serves handler at an address.
-func listenAt(t *testing.T, addr string, handler http.Handler) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewUnstartedServer(handler)
-	_ = s.Listener.Close() // it made one of its own.
-	s.Listener = listener
-	s.Start()
-	t.Cleanup(s.Close)
-}
-
 // backAt waits until requests go to that instance again.
 func backAt(t *testing.T, p *instances.Pool, want string) {
 	t.Helper()
@@ -121,7 +108,7 @@ func TestPool_First_RefusedAndBack(t *testing.T) {
 	for range 3 {
 		wantAnswer(t, p, "second")
 	}
-	listenAt(t, addr, named(t, "first").Config.Handler)
+	apitest.ServeAt(t, addr, named(t, "first").Config.Handler)
 	backAt(t, p, "first")
 	for range 3 {
 		wantAnswer(t, p, "first")

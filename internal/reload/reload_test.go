@@ -47,13 +47,9 @@ func follow(t *testing.T) *follower {
 
 func (f *follower) path(name string) string { return filepath.Join(f.dir, name) }
 
-// write replaces a file in one step, so that no reading meets an empty one.
 func (f *follower) write(t *testing.T, name, text string) {
 	t.Helper()
-	err := os.WriteFile(f.path("new"), []byte(text), 0o600)
-	if err = errors.Join(err, os.Rename(f.path("new"), f.path(name))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Replace(t, f.path(name), text)
 }
 
 func (f *follower) apply(contents [][]byte) error {

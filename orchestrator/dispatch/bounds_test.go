@@ -9,15 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/wire"
 	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/dispatch"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.NoLeaksMain(m) }
 
 // The number of requests of a class that wait or are in flight is bounded. One more request is refused immediately,
 // and other requests are not affected.

@@ -128,13 +128,18 @@ func (w *writer) expect(away string) {
 	w.away = away
 }
 
-// refused returns how many writes were answered with 503 or not at all so far. The machine alone can make a call miss its deadline (504).
+// refused returns how many writes were not acknowledged so far, without those that missed their deadline (504): a busy machine alone can
+// cause that.
 func (w *writer) refused() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for _, statuses := range w.statuses {
-		n += statuses[0] + statuses[http.StatusServiceUnavailable]
+		for status, count := range statuses {
+			if status != http.StatusOK && status != http.StatusCreated && status != http.StatusGatewayTimeout {
+				n += count
+			}
+		}
 	}
 	return n
 }

@@ -94,7 +94,7 @@ func (s *system) keepCrashing(t *testing.T) (stop func() int) {
 			if a, err := s.Try(ctx, "GET", s.db("/readyz"), ""); err != nil || a.Status != http.StatusOK {
 				continue
 			}
-			a, err := s.Try(context.WithoutCancel(ctx), "POST", s.db("/api/v1/crash/"+role()), "") // one that is cut off may still kill
+			a, err := s.Try(context.WithoutCancel(ctx), "POST", s.db("/api/v1/crash/"+role()), "") // a call that is cut off may still kill a worker
 			if err == nil && a.Status == http.StatusOK {
 				n++
 			}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 // reloadLimit ends a broken run. The promise for a changed file is 5 s, which a busy machine may miss.
@@ -41,17 +43,6 @@ func (s *system) asks(t *testing.T, path, caller string, status int) error {
 	return nil
 }
 
-// write replaces a file. Nobody sees it half written.
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A file with users and tokens lets each do what its role says. A changed file applies within 5 s, or immediately at SIGHUP,
 // also to an open stream. A malformed file changes nothing. users and rides work with any file.
 func TestRoles_FileIsFollowed(t *testing.T) {
@@ -59,7 +50,7 @@ func TestRoles_FileIsFollowed(t *testing.T) {
 	token := runBinary(t, nil, "user", "reports", "read", "--token")
 	_, secret, _ := strings.Cut(strings.TrimSpace(token.stderr), ": ")
 	lines := userLine(t, "ann", "read") + userLine(t, "bob", "write") + token.stdout
-	write(t, file, lines)
+	testenv.Replace(t, file, lines)
 	sys := start(t, setup{owned: true, env: []string{"AUTH_FILE=" + file}})
 	for _, c := range []struct {
 		caller                string
@@ -84,17 +75,17 @@ func TestRoles_FileIsFollowed(t *testing.T) {
 	sys.PutUser(t, "passenger")
 
 	streams := []io.Reader{sys.streamAs(t, "/api/v1/events", as("bob")), sys.streamAs(t, "/api/v1/changes", as("bob"))}
-	write(t, file, strings.Replace(lines, "bob write", "bob rite", 1))
+	testenv.Replace(t, file, strings.Replace(lines, "bob write", "bob rite", 1))
 	sys.awaitLog(t, `"ERROR"`, "line 2")
 	if err := sys.asks(t, "/db/execute", as("bob"), 200); err != nil {
 		t.Errorf("after a malformed change: %v", err)
 	}
-	write(t, file, strings.Replace(lines, "ann read", "ann admin", 1))
+	testenv.Replace(t, file, strings.Replace(lines, "ann read", "ann admin", 1))
 	if err := sys.proc.signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, reloadLimit, func() error { return sys.asks(t, "/api/v1/check", as("ann"), 200) })
-	write(t, file, userLine(t, "ann", "read")+token.stdout)
+	testenv.Replace(t, file, userLine(t, "ann", "read")+token.stdout)
 	eventually(t, reloadLimit, func() error { return sys.asks(t, "/db/query", as("bob"), 401) })
 	for _, stream := range streams {
 		if _, err := io.Copy(io.Discard, stream); err != nil {
@@ -155,7 +146,7 @@ func (s *system) awaitLog(t *testing.T, words ...string) {
 // users and rides need a line of the file that they can send. check and load need such a line too, or --user.
 func TestRoles_NothingToSend_ExitsTwo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth")
-	write(t, file, userLine(t, "ann", "admin"))
+	testenv.Replace(t, file, userLine(t, "ann", "admin"))
 	env := []string{"AUTH_FILE=" + file}
 	for _, args := range [][]string{
 		{"users", "--orchestrator-url", "http://127.0.0.1:1"},

@@ -45,7 +45,7 @@ func TestUp_StopUnderSlowStatements_EachRequestIsAnswered(t *testing.T) {
 			}
 			eventually(t, againLimit, func() error {
 				if n, done := sys.requestsTaken(t)-before, answered.Load(); n < 8 && done < 8 { // a refused request is not taken
-					return fmt.Errorf("%d of 8 requests are in hand, %d answered", n, done)
+					return fmt.Errorf("%d of 8 requests are taken, %d answered", n, done)
 				}
 				return nil
 			})

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 const (
@@ -208,9 +210,7 @@ func (s *system) stop() error {
 	if err := proc.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	select {
-	case <-proc.done:
-	case <-time.After(stopLimit):
+	if !testenv.Within(stopLimit, proc.done) {
 		return errors.Join(fmt.Errorf("still runs %v after SIGTERM", stopLimit), s.kill())
 	}
 	s.proc = nil

@@ -17,6 +17,7 @@ import (
 
 	"rideshare/internal/testkit/certtest"
 	"rideshare/internal/testkit/doctest"
+	"rideshare/internal/testkit/testenv"
 )
 
 func (s *system) scheme() string {
@@ -48,7 +49,7 @@ func TestTLS_UpWithRoles(t *testing.T) {
 	ca := certtest.New(t)
 	s := withTLS(t, ca, "127.0.0.1")
 	file := filepath.Join(t.TempDir(), "auth")
-	write(t, file, userLine(t, "ann", "admin"))
+	testenv.Replace(t, file, userLine(t, "ann", "admin"))
 	s.env, s.flags = []string{"AUTH_FILE=" + file}, append(s.flags, "--demo")
 	sys := start(t, s)
 	sys.trust(ca)
@@ -74,7 +75,7 @@ func TestTLS_UpWithRoles(t *testing.T) {
 	runBinary(t, nil, "healthcheck", sys.Orchestrator).expect(t, 1, "unknown authority")
 
 	serial := sys.serial(t)
-	write(t, s.tls+"/key.pem", "no key")
+	testenv.Replace(t, s.tls+"/key.pem", "no key")
 	sys.awaitLog(t, `"ERROR"`, `"part":"up"`, `"tls"`) // other processes watch the same files, each at its own time
 	if now := sys.serial(t); now != serial {
 		t.Error("a bad pair has changed the certificate")

@@ -36,7 +36,7 @@ func syncTime(t *testing.T) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = file.Close() }() // nobody reads it
+	defer func() { _ = file.Close() }() // its text does not matter
 	if _, err = file.WriteString("x"); err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func endPart(t *testing.T, name string, cmd *exec.Cmd) {
 		err = errors.Join(err, cmd.Wait())
 		close(ended)
 	}()
-	if !endsInTime(ended) {
+	if !testenv.Within(stopLimit, ended) {
 		t.Errorf("the %s still runs %v after SIGTERM", name, stopLimit)
 	}
 	if <-ended; err != nil {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"rideshare/internal/testkit/testenv"
 )
@@ -56,7 +55,7 @@ func (s *system) terminate(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v", err)
 	}
-	if !endsInTime(s.done) {
+	if !testenv.Within(stopLimit, s.done) {
 		t.Errorf("up still runs %v after SIGTERM", stopLimit)
 		s.kill(t)
 	}
@@ -70,20 +69,6 @@ func (s *system) terminate(t *testing.T) {
 	if left := s.processes(); len(left) > 0 {
 		t.Errorf("left behind: processes %v", left)
 	}
-}
-
-// endsInTime waits until a process has ended, and reports whether it did within stopLimit. It counts the time in ticks: a tick in which
-// the whole machine stands still counts no more than another one.
-func endsInTime(ended <-chan struct{}) bool {
-	const tick = 100 * time.Millisecond
-	for range stopLimit / tick {
-		select {
-		case <-ended:
-			return true
-		case <-time.After(tick):
-		}
-	}
-	return false
 }
 
 // kill ends up with SIGKILL, and waits until its children have noticed that and ended.

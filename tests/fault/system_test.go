@@ -24,7 +24,7 @@ import (
 const (
 	// startLimit bounds the time from exec to the ready file.
 	startLimit = 60 * time.Second
-	// stopLimit is the promise of the command: it ends within 10 s of SIGTERM. See endsInTime for how the time is counted.
+	// stopLimit is the promise of the command: it ends within 10 s of SIGTERM.
 	stopLimit = 10 * time.Second
 	// orphanLimit is how long a child may outlive its parent.
 	orphanLimit = 10 * time.Second

@@ -229,21 +229,21 @@ func testDeclareAway(t *testing.T, nodes []*testenv.Service) {
 	t.Helper()
 	b := clusterBus(t, nodes, mqtest.Limits{})
 	config, _ := b.config("queues")
-	nobody := testenv.FreeAddress(t)
-	config.URL = strings.TrimSuffix(b.url, "/") + "," + nobody + "/"
+	missing := testenv.FreeAddress(t)
+	config.URL = strings.TrimSuffix(b.url, "/") + "," + missing + "/"
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	dial, tries := config.DialContext, 0
 	config.DialContext = func(ctx context.Context, kind, addr string) (net.Conn, error) {
-		if addr == nobody {
+		if addr == missing {
 			if tries++; tries == 2 {
 				cancel()
 			}
 		}
 		return dial(ctx, kind, addr)
 	}
-	if _, err := amqp.Declare(ctx, config); err == nil || !strings.Contains(err.Error(), "node "+nobody) || tries < 2 {
-		t.Errorf("got %v after %d tries, want node %s named after 2", err, tries, nobody)
+	if _, err := amqp.Declare(ctx, config); err == nil || !strings.Contains(err.Error(), "node "+missing) || tries < 2 {
+		t.Errorf("got %v after %d tries, want node %s named after 2", err, tries, missing)
 	}
 	config.URL, config.MaxReady = b.url, 7
 	if _, err := amqp.Declare(t.Context(), config); err == nil || !strings.Contains(err.Error(), "x-max-length") {

@@ -3,7 +3,9 @@ package apitest
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -13,6 +15,19 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
+}
+
+// ServeAt serves handler at an address until the test ends.
+func ServeAt(tb testing.TB, address string, handler http.Handler) *httptest.Server {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}} //nolint:gosec // a server of a test
+	s.Start()
+	tb.Cleanup(s.Close)
+	return s
 }
 
 // Do sends one request with a body of known length. headers are alternating names and values. Do follows no redirect,

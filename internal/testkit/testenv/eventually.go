@@ -13,6 +13,20 @@ const (
 	longestPoll  = 50 * time.Millisecond
 )
 
+// Within waits until ended is closed, and reports whether that took at most limit. It counts the time in ticks: a tick in which the whole
+// machine stands still counts no more than another tick.
+func Within(limit time.Duration, ended <-chan struct{}) bool {
+	const tick = 100 * time.Millisecond
+	for range limit / tick {
+		select {
+		case <-ended:
+			return true
+		case <-time.After(tick):
+		}
+	}
+	return false
+}
+
 // Eventually calls check until it returns nil, and fails the test with its last error once limit has passed. The
 // limit only ends a broken run; it does not assert speed.
 func Eventually(tb testing.TB, limit time.Duration, check func() error) {

@@ -14,9 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"rideshare/internal/lifeline"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch/process"
 )
 
@@ -48,7 +47,7 @@ func TestMain(m *testing.M) {
 	if role := roles[os.Getenv(envRole)]; role != nil {
 		exit(role())
 	}
-	goleak.VerifyTestMain(m)
+	testenv.NoLeaksMain(m)
 }
 
 func exit(code int) {
